@@ -3,12 +3,11 @@
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::admin::measure::{self, Times};
-use gannet_lab::admin::place::{Place, Setup};
-use gannet_lab::admin::task::{self, EXTENSIONS, Task};
+use gannet_lab::admin::place::Setup;
+use gannet_lab::admin::task::{DATABASE, EXTENSIONS, Task};
 use gannet_lab::admin::{files, studies};
 use gannet_lab::confine::Group;
-use gannet_lab::servers::{self, Kind};
-use gannet_lab::tpcc::connection::Connect;
+use gannet_lab::sides::{self, GANNET, POSTGRESQL, Server, Side};
 use gannet_lab::tpcc::{Size, load};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
@@ -32,7 +31,7 @@ STEPS
     copy       copies the data files of --from to the new folder --to, by direct I/O
 
 OPTIONS
-    --server NAME     gannet or postgresql [gannet]
+    --server NAME     gannet, postgresql or firebird [gannet]
     --base DIR        folder of the loaded data
     --scratch DIR     folder for a copy of it, removed afterwards
     --task NAME       copy, backup, incremental, stat, check, sweep, dump or compact
@@ -55,7 +54,7 @@ OPTIONS
 
 struct Arguments {
     step: String,
-    kind: Kind,
+    side: Side,
     base: PathBuf,
     scratch: PathBuf,
     task: Option<Task>,
@@ -88,7 +87,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
     };
     let mut arguments = Arguments {
         step: String::new(),
-        kind: Kind::Gannet,
+        side: GANNET,
         base: PathBuf::new(),
         scratch: PathBuf::new(),
         task: None,
@@ -126,7 +125,7 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
     let seconds = || -> Result<Duration> { Ok(Duration::try_from_secs_f64(text.parse()?)?) };
     match name {
         "server" => {
-            arguments.kind = Kind::named(text).context("--server is gannet or postgresql")?;
+            arguments.side = Side::named(text).context("--server is gannet, postgresql or firebird")?;
         }
         // A client of PostgreSQL takes a relative path for a host's name.
         "base" => arguments.base = std::path::absolute(text)?,
@@ -185,30 +184,6 @@ fn judge(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-#[cfg(feature = "rivals")]
-fn connect(place: &Place) -> Result<Box<dyn Connect>> {
-    Ok(Box::new(gannet_lab::wire::Server { target: place.server()?.target(task::DATABASE) }))
-}
-
-#[cfg(not(feature = "rivals"))]
-fn connect(_: &Place) -> Result<Box<dyn Connect>> {
-    bail!("{NO_CLIENT}")
-}
-
-#[cfg(feature = "rivals")]
-fn connect_to(target: String) -> Result<Box<dyn Connect>> {
-    Ok(Box::new(gannet_lab::wire::Server { target }))
-}
-
-#[cfg(not(feature = "rivals"))]
-fn connect_to(_: String) -> Result<Box<dyn Connect>> {
-    bail!("{NO_CLIENT}")
-}
-
-#[cfg(not(feature = "rivals"))]
-const NO_CLIENT: &str = "this build has no client of PostgreSQL's protocol, by which users speak to Gannet and to PostgreSQL: \
-    cargo build --release -p gannet -p gannet-lab --features gannet-lab/rivals";
-
 /// Runs the command; one JSON object on standard output.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let Some(arguments) = parse(parser)? else {
@@ -231,7 +206,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
 
 fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
     let setup = Setup {
-        kind: arguments.kind,
+        side: arguments.side,
         base: arguments.base.clone(),
         scratch: arguments.scratch.clone(),
         memory: arguments.memory,
@@ -241,9 +216,9 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
     };
     match (&*arguments.step, arguments.task) {
         ("task", Some(task)) => {
-            measure::task(&setup, task, arguments.times, arguments.looks_at_conditions, &connect, stop)
+            measure::task(&setup, task, arguments.times, arguments.looks_at_conditions, stop)
         }
-        ("garbage", _) => studies::growing(&setup, arguments.is_held, arguments.times, &connect, stop),
+        ("garbage", _) => studies::growing(&setup, arguments.is_held, arguments.times, stop),
         ("sweeps", _) => studies::sweeps(&setup, &arguments.every, arguments.times.limit, stop),
         _ => studies::changes(&setup, &arguments.shares, arguments.times.limit, stop),
     }
@@ -251,43 +226,48 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 
 /// Makes the data that the others work on copies of: complete, with nothing left to be swept or written home.
 fn fill(arguments: &Arguments) -> Result<Value> {
-    let (kind, folder) = (arguments.kind, &arguments.base);
+    let (side, folder) = (arguments.side, &arguments.base);
     // Before anything is made.
-    drop(connect_to(String::new())?);
+    sides::must_connect()?;
     let began = Instant::now();
-    servers::make(kind, folder)?;
-    let options = servers::Options {
-        kind,
+    side.make(folder)?;
+    let options = sides::Options {
+        side,
         folder: folder.clone(),
         memory: None,
         io: "auto".to_owned(),
         settings: Vec::new(),
     };
     let server = options.start()?;
-    let run = |database: &str, sql: &str| -> Result<()> {
-        let answer = server.client(database)?.run(sql);
-        answer.map(|_| ()).map_err(|error| anyhow::anyhow!("{sql}: {error}"))
-    };
-    if kind == Kind::PostgreSql {
-        run("postgres", &format!("create database {}", task::DATABASE))?;
+    if let (Server::Wire(server), POSTGRESQL) = (&server, side) {
+        let run = |database: &str, sql: &str| -> Result<()> {
+            let answer = server.client(database)?.run(sql);
+            answer.map(|_| ()).map_err(|error| anyhow::anyhow!("{sql}: {error}"))
+        };
+        run("postgres", &format!("create database {DATABASE}"))?;
         for extension in EXTENSIONS {
-            run(task::DATABASE, &format!("create extension {extension}")).context(
+            run(DATABASE, &format!("create extension {extension}")).context(
                 "PostgreSQL's contributed modules are missing: apt-get install postgresql-contrib",
             )?;
         }
     }
-    let to = connect_to(server.target(task::DATABASE))?;
+    let to = server.connect()?;
     let load = load::Load { size: arguments.size, seed: arguments.seed, loaders: 2 };
     let rows = load::tables(&*to, &load, |_| {})?;
-    load::finish(&mut *to.connect()?)?;
-    // Each has it behind him what rows need that were just loaded.
-    run(task::DATABASE, "vacuum")?;
-    if kind == Kind::PostgreSql {
-        run(task::DATABASE, "checkpoint")?;
+    let mut session = to.connect()?;
+    load::finish(&mut *session)?;
+    if side != Side::Firebird {
+        // Each has it behind him what rows need that were just loaded.
+        session.batch("vacuum")?;
     }
+    if side == POSTGRESQL {
+        session.batch("checkpoint")?;
+    }
+    drop(session);
     server.stop()?;
+    side.loaded(folder)?;
     Ok(json!({
-        "server": kind.title(),
+        "server": side.title(),
         "warehouses": arguments.size.warehouses,
         "rows": rows,
         "seconds": began.elapsed().as_secs_f64(),
@@ -320,7 +300,7 @@ mod tests {
             "postgresql",
         ];
         let arguments = parsed(&words).unwrap().unwrap();
-        assert_eq!((arguments.task, arguments.kind), (Some(Task::Dump), Kind::PostgreSql));
+        assert_eq!((arguments.task, arguments.side), (Some(Task::Dump), POSTGRESQL));
         assert_eq!(arguments.times.each, Duration::from_millis(1500));
         for (wrong, says) in [
             (&["task", "--base", "b", "--scratch", "s"][..], "--task"),

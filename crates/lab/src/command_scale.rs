@@ -4,9 +4,9 @@
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::device::{Counters, number_of};
-use gannet_lab::firebird;
 use gannet_lab::folders;
-use gannet_lab::servers::{self, DATABASE, Kind, Options, Process};
+use gannet_lab::servers::{DATABASE, database};
+use gannet_lab::sides::{GANNET, Options, POSTGRESQL, Server, Side};
 use gannet_lab::throttle::{self, Throttle};
 use gannet_lab::tpcc::connection::Connect;
 use gannet_lab::tpcc::run::{Outcome, Plan, run};
@@ -38,81 +38,6 @@ const COLUMNS: [&str; 13] = [
     "group_resident_bytes",
     "group_cached_bytes",
 ];
-
-/// Who serves.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// By PostgreSQL's protocol.
-    Wire(Kind),
-    Firebird,
-}
-
-impl Side {
-    fn named(name: &str) -> Option<Self> {
-        if name == "firebird" { Some(Side::Firebird) } else { Kind::named(name).map(Side::Wire) }
-    }
-
-    fn start(self, folder: &Path, memory: Option<u64>, io: &str, settings: Vec<String>) -> Result<Server> {
-        let folder = folder.to_owned();
-        Ok(match self {
-            Side::Wire(kind) => {
-                Server::Wire(Options { kind, folder, memory, io: io.to_owned(), settings }.start()?)
-            }
-            Side::Firebird => {
-                Server::Firebird(firebird::server::Options { folder, memory, settings }.start()?)
-            }
-        })
-    }
-}
-
-/// A server that runs.
-enum Server {
-    Wire(servers::Server),
-    Firebird(firebird::server::Server),
-}
-
-impl Server {
-    fn process(&self) -> &Process {
-        match self {
-            Server::Wire(server) => server.process(),
-            Server::Firebird(server) => server.process(),
-        }
-    }
-
-    fn describe(&self) -> Value {
-        match self {
-            Server::Wire(server) => server.describe(),
-            Server::Firebird(server) => server.describe(),
-        }
-    }
-
-    fn database_bytes(&self) -> Result<u64> {
-        match self {
-            Server::Wire(server) => server.database_bytes(),
-            Server::Firebird(server) => server.database_bytes(),
-        }
-    }
-
-    fn stop(self) -> Result<Option<Duration>> {
-        match self {
-            Server::Wire(server) => server.stop().map(Some),
-            Server::Firebird(server) => server.stop(),
-        }
-    }
-
-    #[cfg(feature = "rivals")]
-    fn connect(&self) -> Result<Box<dyn Connect>> {
-        Ok(match self {
-            Server::Wire(server) => Box::new(gannet_lab::wire::Server { target: server.target(DATABASE) }),
-            Server::Firebird(server) => Box::new(firebird::wire::Target::of(server)?),
-        })
-    }
-
-    #[cfg(not(feature = "rivals"))]
-    fn connect(&self) -> Result<Box<dyn Connect>> {
-        bail!("this build has no client for servers: build with `--features rivals`")
-    }
-}
 
 struct Arguments {
     step: String,
@@ -249,22 +174,23 @@ impl Drop for Done<'_> {
     }
 }
 
+fn start(arguments: &Arguments, side: Side, memory: Option<u64>, settings: Vec<String>) -> Result<Server> {
+    Options { side, folder: arguments.to.clone(), memory, io: arguments.io.clone(), settings }.start()
+}
+
 fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let folder = &arguments.to;
-    match side {
-        Side::Wire(kind) => servers::make(kind, folder)?,
-        Side::Firebird => firebird::server::make(folder)?,
-    }
+    side.make(folder)?;
     let settings: &[&str] = match side {
         // What the log has grown to is copied with the database each time.
-        Side::Wire(Kind::PostgreSql) => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
-        Side::Wire(Kind::Gannet) | Side::Firebird => &[],
+        POSTGRESQL => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
+        GANNET | Side::Firebird => &[],
     };
     let settings = settings.iter().map(|&word| word.to_owned()).collect();
-    let server = side.start(folder, None, &arguments.io, settings)?;
+    let server = start(arguments, side, None, settings)?;
     let began = Instant::now();
     let (rows, database_bytes) = beside(&server, stop, || {
-        if let (Server::Wire(server), Side::Wire(Kind::PostgreSql)) = (&server, side) {
+        if let (Server::Wire(server), POSTGRESQL) = (&server, side) {
             server.client("postgres")?.run(&format!("create database {DATABASE}"))?;
         }
         let to = server.connect()?;
@@ -272,7 +198,7 @@ fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
         let rows = load::tables(&*to, &plan, |_| {})?;
         let mut connection = to.connect()?;
         load::finish(&mut *connection)?;
-        if side == Side::Wire(Kind::PostgreSql) {
+        if side == POSTGRESQL {
             connection.batch("vacuum analyze")?;
         }
         connection.batch("checkpoint")?;
@@ -281,16 +207,13 @@ fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let time = began.elapsed();
     let described = server.describe();
     server.stop()?;
-    match side {
-        Side::Firebird => firebird::server::force_writes(folder)?,
-        Side::Wire(Kind::Gannet) => {
-            // Nobody is to begin with what was in memory the last time.
-            match fs::remove_file(servers::database(folder).with_extension("gnt-wal").join("hot")) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
+    side.loaded(folder)?;
+    if side == GANNET {
+        // Nobody is to begin with what was in memory the last time.
+        match fs::remove_file(database(folder).with_extension("gnt-wal").join("hot")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
-        Side::Wire(Kind::PostgreSql) => {}
     }
     Ok(json!({
         "workload": "scale load", "server": described, "warehouses": arguments.size.warehouses, "seed": arguments.seed,
@@ -314,7 +237,7 @@ fn measure(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value
     let disk = Disk::of(&arguments.to)?;
     let began = Instant::now();
     let settings = arguments.settings.clone();
-    let server = side.start(&arguments.to, Some(arguments.memory), &arguments.io, settings)?;
+    let server = start(arguments, side, Some(arguments.memory), settings)?;
     let started = began.elapsed();
     let mut figures = beside(&server, stop, || load_and_check(arguments, &server, &disk, stop))?;
     let after = server.database_bytes()?;
@@ -378,7 +301,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
     let checkpoint = began.elapsed();
     let began = Instant::now();
     server.process().lift_limit();
-    if arguments.side == Some(Side::Wire(Kind::PostgreSql)) {
+    if arguments.side == Some(POSTGRESQL) {
         connection.batch("set work_mem = '64MB'")?;
     }
     let mut conditions = Vec::new();

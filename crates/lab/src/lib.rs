@@ -30,6 +30,7 @@ pub mod rivals;
 pub mod run;
 pub mod scan;
 pub mod servers;
+pub mod sides;
 pub mod sql;
 #[cfg(feature = "rivals")]
 pub mod sqlite;

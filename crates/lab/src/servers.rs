@@ -428,7 +428,7 @@ impl Server {
     /// A command that runs a program beside it: in its group, and asked to end when we do.
     pub fn beside(&self, program: impl AsRef<Path>) -> Command {
         // A client may be anybody, whoever the server is.
-        let mut command = command(Kind::Gannet, self.process.group.as_ref(), program.as_ref(), "INT");
+        let mut command = self.process.beside(program.as_ref());
         forget_settings(&mut command);
         command
     }
@@ -492,6 +492,11 @@ impl Process {
         let began = Instant::now();
         let child = command.spawn().context("cannot start /bin/sh")?;
         Ok(Process { name: name.to_owned(), log: path, signal, child, began, group })
+    }
+
+    /// A command that runs a program beside it: in its group, and asked to end when we do.
+    pub(crate) fn beside(&self, program: &Path) -> Command {
+        tied(self.group.as_ref(), program, "INT")
     }
 
     /// Bytes that are resident in it, and those of files that are cached on its group's account.

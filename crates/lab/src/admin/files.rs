@@ -50,12 +50,17 @@ pub fn all(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether a file is of a database's log, Gannet's or PostgreSQL's, or of what lies beside that.
-fn is_log(file: &Path) -> bool {
-    file.parent().into_iter().flat_map(Path::components).any(|part| {
+/// What Firebird has in its folder besides the database: its settings, locks and users.
+const FIREBIRDS_OWN: [&str; 5] = ["root", "lock", "tmp", "password", "security3.fdb"];
+
+/// Whether a file is of a database's log, Gannet's or PostgreSQL's, or of what lies beside that; or of what Firebird has for itself.
+fn is_apart(file: &Path) -> bool {
+    let is_log = file.parent().into_iter().flat_map(Path::components).any(|part| {
         let name = part.as_os_str().to_string_lossy();
         name == "pg_wal" || name.ends_with("-wal")
-    })
+    });
+    let first = file.components().next().and_then(|part| part.as_os_str().to_str());
+    is_log || first.is_some_and(|first| FIREBIRDS_OWN.contains(&first))
 }
 
 /// The files of a server's folder that hold the data: without the log.
@@ -64,7 +69,7 @@ fn is_log(file: &Path) -> bool {
 /// As [`all`].
 pub fn data(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = all(folder)?.into_iter();
-    Ok(files.filter(|file| !is_log(file.strip_prefix(folder).unwrap_or(file))).collect())
+    Ok(files.filter(|file| !is_apart(file.strip_prefix(folder).unwrap_or(file))).collect())
 }
 
 /// Bytes in these files.
@@ -219,6 +224,8 @@ mod tests {
             ("base/2", vec![8; 100]),
             ("pg_wal/0001", vec![9; 10]),
             ("x.gnt-wal/ring", vec![9; 10]),
+            ("lock/fb_lock", vec![9; 10]),
+            ("password", vec![9; 10]),
         ] {
             fs::create_dir_all(from.join(name).parent().unwrap()).unwrap();
             fs::write(from.join(name), bytes).unwrap();
@@ -236,7 +243,9 @@ mod tests {
         for name in ["base/1", "base/2"] {
             assert!(fs::read(from.join(name)).unwrap() == fs::read(to.join(name)).unwrap(), "{name}");
         }
-        assert!(!to.join("pg_wal").exists() && !to.join("x.gnt-wal").exists());
+        for name in ["pg_wal", "x.gnt-wal", "lock", "password"] {
+            assert!(!to.join(name).exists(), "{name}");
+        }
         assert!(plain_copy(&from, &to).is_err());
         assert!(plain_copy(&from.join("empty"), &temp.path().join("other")).is_err());
     }
@@ -247,7 +256,7 @@ mod tests {
         let to = temp.path().join("to");
         fs::set_permissions(from.join("base"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         duplicate(&from, &to).unwrap();
-        assert_eq!(all(&to).unwrap().len(), 4);
+        assert_eq!(all(&to).unwrap().len(), 6);
         assert!(to.join("empty").is_dir());
         assert_eq!(fs::metadata(to.join("base")).unwrap().mode() & 0o777, 0o700);
         assert_eq!(bytes(&all(&from).unwrap()), bytes(&all(&to).unwrap()));

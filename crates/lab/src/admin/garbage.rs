@@ -1,20 +1,20 @@
 //! Garbage of a known amount: rows of the stock that are changed under a snapshot, which holds what they were before.
 
-use super::place::{Place, Setup};
-use super::task;
-use crate::isolation::client::Client;
-use crate::servers::Kind;
-use anyhow::{Result, anyhow};
+use super::place::{Place, Setup, one};
+use crate::firebird::server::SWEEP_INTERVAL;
+use crate::sides::{GANNET, POSTGRESQL, Side};
+use crate::tpcc::connection::{Connection, Datum};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, SystemTime};
 
 /// An old snapshot, until this is dropped or let go.
-#[derive(Debug)]
-pub struct Snapshot(Client);
+pub struct Snapshot(Box<dyn Connection>);
 
-fn run(client: &mut Client, sql: &str) -> Result<String> {
-    client.run(sql).map(|answer| answer.tag).map_err(|error| anyhow!("{sql}: {error}"))
+fn run(session: &mut dyn Connection, sql: &str) -> Result<u64> {
+    let statement = session.prepare(sql)?;
+    session.execute(statement, &[]).with_context(|| sql.to_owned())
 }
 
 impl Snapshot {
@@ -23,9 +23,11 @@ impl Snapshot {
     /// # Errors
     /// What the server says.
     pub fn take(place: &Place) -> Result<Self> {
-        let mut client = place.server()?.client(task::DATABASE)?;
-        run(&mut client, "begin isolation level repeatable read; select count(*) from warehouse")?;
-        Ok(Snapshot(client))
+        let mut session = place.session()?;
+        run(&mut *session, "begin isolation level repeatable read read only")?;
+        // Where it is not taken at the begin, it is now.
+        one(&mut *session, "select count(*) from warehouse")?;
+        Ok(Snapshot(session))
     }
 
     /// Lets go of it, and of what it holds.
@@ -33,7 +35,7 @@ impl Snapshot {
     /// # Errors
     /// What the server says.
     pub fn release(mut self) -> Result<()> {
-        run(&mut self.0, "rollback").map(|_| ())
+        run(&mut *self.0, "rollback").map(|_| ())
     }
 }
 
@@ -42,10 +44,11 @@ impl Snapshot {
 /// # Errors
 /// What the server says.
 pub fn scattered(place: &Place, every: u32, which: u32) -> Result<u64> {
+    // The rest of a division: not everybody has a sign for that.
     changed(
         place,
         &format!(
-            "update stock set s_remote_cnt = s_remote_cnt + 1 where s_i_id % {every} = {}",
+            "update stock set s_remote_cnt = s_remote_cnt + 1 where s_i_id - s_i_id / {every} * {every} = {}",
             which % every
         ),
     )
@@ -72,23 +75,29 @@ pub fn together(place: &Place, share: f64, items: u32, customers: u32) -> Result
 }
 
 fn changed(place: &Place, sql: &str) -> Result<u64> {
-    let tag = run(&mut place.server()?.client(task::DATABASE)?, sql)?;
-    let rows = tag.strip_prefix("UPDATE ").and_then(|count| count.parse().ok());
-    rows.ok_or_else(|| anyhow!("{sql}: {tag}"))
+    run(&mut *place.session()?, sql)
 }
 
-/// What is held back: of Gannet bytes of undo, of PostgreSQL dead rows, as it estimates.
+/// What is held back: of Gannet bytes of undo, of PostgreSQL dead rows, as it estimates, of Firebird transactions since the oldest snapshot.
 ///
 /// # Errors
 /// What the server says.
-pub fn amount(place: &Place, kind: Kind) -> Result<Value> {
-    let (sql, unit) = match kind {
-        Kind::Gannet => ("select max(held_bytes) from gannet_snapshots", "bytes"),
-        Kind::PostgreSql => ("select sum(n_dead_tup) from pg_stat_user_tables", "rows"),
+pub fn amount(place: &Place, side: Side) -> Result<Value> {
+    let (sql, unit) = match side {
+        GANNET => ("select max(held_bytes) from gannet_snapshots", "bytes"),
+        POSTGRESQL => ("select sum(n_dead_tup) from pg_stat_user_tables", "rows"),
+        Side::Firebird => {
+            ("select mon$next_transaction - mon$oldest_snapshot from mon$database", "transactions")
+        }
     };
-    let rows = place.sql(sql)?;
-    let value = rows.first().and_then(|row| row.first().cloned().flatten());
-    Ok(json!({ "amount": value.and_then(|text| text.parse::<f64>().ok()), "unit": unit }))
+    let mut session = place.session()?;
+    let statement = session.prepare(sql)?;
+    let rows = session.query(statement, &[])?;
+    let amount = match rows.first().and_then(|row| row.first()) {
+        Some(Datum::Null) | None => None,
+        Some(value) => Some(value.scaled(0)?),
+    };
+    Ok(json!({ "amount": amount, "unit": unit }))
 }
 
 /// Who removes garbage.
@@ -105,12 +114,14 @@ pub enum Sweeper {
 /// # Errors
 /// The file cannot be written.
 pub fn settings(setup: &Setup, sweeper: Sweeper) -> Result<Vec<String>> {
-    match (setup.kind, sweeper) {
-        (Kind::Gannet, Sweeper::Server) => Ok(Vec::new()),
+    match (setup.side, sweeper) {
+        (GANNET | Side::Firebird, Sweeper::Server) => Ok(Vec::new()),
         // Measurements do not last as long as it waits by default between two looks at what there is.
-        (Kind::PostgreSql, Sweeper::Server) => Ok(vec!["autovacuum_naptime=15s".to_owned()]),
-        (Kind::PostgreSql, Sweeper::Asked) => Ok(vec!["autovacuum=off".to_owned()]),
-        (Kind::Gannet, Sweeper::Asked) => {
+        (POSTGRESQL, Sweeper::Server) => Ok(vec!["autovacuum_naptime=15s".to_owned()]),
+        (POSTGRESQL, Sweeper::Asked) => Ok(vec!["autovacuum=off".to_owned()]),
+        // Whoever reads rows removes their old versions still, as does who is told by him: that cannot be shut.
+        (Side::Firebird, Sweeper::Asked) => Ok(vec![format!("{SWEEP_INTERVAL}=0")]),
+        (GANNET, Sweeper::Asked) => {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
             let file = setup.scratch.join("settings.toml");
             fs::write(&file, format!("sweep_window = \"{}\"\n", shut(now.as_secs() / 60)))?;

@@ -35,9 +35,6 @@ pub struct Times {
     pub sample: Duration,
 }
 
-/// How to connect to a server's database.
-pub type Connects<'a> = &'a dyn Fn(&Place) -> Result<Box<dyn Connect>>;
-
 struct Measure<'a> {
     task: Task,
     times: Times,
@@ -57,13 +54,12 @@ pub fn task(
     task: Task,
     times: Times,
     looks_at_conditions: bool,
-    connects: Connects<'_>,
     stop: &AtomicBool,
 ) -> Result<Value> {
     let sweeper = if task == Task::Sweep { Sweeper::Asked } else { Sweeper::Server };
     let mut place = Place::begin(setup, sweeper)?;
     let measure = Measure { task, times, stop, number: AtomicU32::new(0), phase: AtomicU32::new(0) };
-    let mut connect = connects(&place)?;
+    let mut connect = place.server()?.connect()?;
     let mut idle = Value::Null;
     if task == Task::Compact {
         // What users leave behind is a part of what there is to do.
@@ -72,7 +68,7 @@ pub fn task(
         idle = measure.alone(&aside)?;
         aside.end()?;
         place.resume()?;
-        connect = connects(&place)?;
+        connect = place.server()?.connect()?;
     }
     place.prepare(task, stop)?;
     let mut phases = measure.beside_users(&place, setup, &*connect)?;
@@ -85,7 +81,7 @@ pub fn task(
     let (data, server) = (place.data_bytes()?, place.server()?);
     let told = json!({
         "task": task.name(),
-        "tool": task.tool(setup.kind),
+        "tool": task.tool(setup.side),
         "server": server.describe(),
         "warehouses": setup.size.warehouses,
         "sessions": setup.sessions,
@@ -94,7 +90,7 @@ pub fn task(
         "phases": phases,
         "proof": proof,
         "conditions": conditions,
-        "group": server.group(),
+        "group": server.process().group(),
     });
     place.end()?;
     Ok(told)

@@ -1,9 +1,10 @@
-//! What an administrator's task costs, and whom: tasks of Gannet and of PostgreSQL, alone and beside users who run TPC-C.
+//! What an administrator's task costs, and whom: tasks of Gannet, of PostgreSQL and of Firebird, alone and beside users who run TPC-C.
 //!
 //! | module | job |
 //! |---|---|
 //! | [`files`] | a database as files: how large it is, what the system caches of it, copies |
 //! | [`task`] | the tasks: which program does each, for whom |
+//! | `firebird` | Firebird's programs |
 //! | [`place`] | a server on a copy of the data, and a task run beside it to its end |
 //! | [`users`] | users who work for a while, beside a task or without one |
 //! | [`measure`] | one task, alone and beside users |
@@ -15,6 +16,7 @@
 //! stop everybody's syncs; a task begins no more than once a second, so that it is not measured how often a program can be started.
 
 pub mod files;
+mod firebird;
 pub mod garbage;
 pub mod measure;
 pub mod place;

@@ -4,8 +4,8 @@ use super::files;
 use super::garbage::{self, Sweeper};
 use super::task::{self, Task};
 use crate::confine::end;
-use crate::servers::{self, Kind, Server};
-use crate::tpcc::connection::Connect;
+use crate::sides::{Options, Server, Side};
+use crate::tpcc::connection::{Connect, Connection};
 use crate::tpcc::{Size, check};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,14 +23,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const WEIGH_EVERY: Duration = Duration::from_millis(250);
 /// How long a task may take to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a task tells of one thing is kept up to so many bytes.
-const TOLD: usize = 4096;
 
 /// What is measured: where the data is, and who uses it.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Who serves.
-    pub kind: Kind,
+    pub side: Side,
     /// The loaded data, which is left as it is.
     pub base: PathBuf,
     /// A folder for the copy and for what tasks make, removed afterwards.
@@ -65,11 +64,12 @@ impl Ran {
 }
 
 /// A server on a copy of the data, until this is dropped.
-#[derive(Debug)]
 pub struct Place {
     setup: Setup,
     sweeper: Sweeper,
     settings: Vec<String>,
+    /// A session that does nothing, until the server is stopped: Firebird closes a database, with its cache, that nobody is connected to.
+    keeper: Mutex<Option<Box<dyn Connection>>>,
     server: Option<Server>,
 }
 
@@ -91,12 +91,34 @@ impl Place {
     /// What can happen to either.
     pub fn begin(setup: &Setup, sweeper: Sweeper) -> Result<Self> {
         files::remove(&setup.scratch)?;
-        let mut place = Place { setup: setup.clone(), sweeper, settings: Vec::new(), server: None };
+        let mut place = Place {
+            setup: setup.clone(),
+            sweeper,
+            settings: Vec::new(),
+            keeper: Mutex::default(),
+            server: None,
+        };
         files::duplicate(&setup.base, &place.folder())?;
         fs::create_dir(place.out())?;
         place.settings = garbage::settings(setup, sweeper)?;
-        place.server = Some(place.options().start()?);
+        place.start()?;
         Ok(place)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.server = Some(self.options().start()?);
+        if self.setup.side == Side::Firebird {
+            self.keeper = Mutex::new(Some(self.session()?));
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.keeper = Mutex::default();
+        match self.server.take() {
+            Some(server) => server.stop().map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     fn folder(&self) -> PathBuf {
@@ -108,9 +130,9 @@ impl Place {
         self.setup.scratch.join("out")
     }
 
-    fn options(&self) -> servers::Options {
-        servers::Options {
-            kind: self.setup.kind,
+    fn options(&self) -> Options {
+        Options {
+            side: self.setup.side,
             folder: self.folder(),
             memory: Some(self.setup.memory),
             io: "auto".to_owned(),
@@ -123,7 +145,7 @@ impl Place {
     /// # Errors
     /// What can happen to either.
     pub fn aside(&mut self) -> Result<Self> {
-        self.server.take().context("the server is there")?.stop()?;
+        self.stop()?;
         let setup = Setup {
             base: self.folder(),
             // Short, as a Unix socket's name has to have room behind it.
@@ -137,10 +159,9 @@ impl Place {
     /// Starts the server again after [`Place::aside`].
     ///
     /// # Errors
-    /// As [`servers::Options::start`].
+    /// As [`Options::start`].
     pub fn resume(&mut self) -> Result<()> {
-        self.server = Some(self.options().start()?);
-        Ok(())
+        self.start()
     }
 
     /// The server.
@@ -151,13 +172,12 @@ impl Place {
         self.server.as_ref().context("the server is stopped")
     }
 
-    /// Runs statements in a session of their own.
+    /// A session.
     ///
     /// # Errors
-    /// What the server says.
-    pub fn sql(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
-        let answer = self.server()?.client(task::DATABASE)?.run(sql);
-        answer.map(|answer| answer.rows).map_err(|error| anyhow::anyhow!("{sql}: {error}"))
+    /// The server does not let us in.
+    pub fn session(&self) -> Result<Box<dyn Connection>> {
+        self.server()?.connect()?.connect()
     }
 
     /// The data files, and how long they are.
@@ -201,8 +221,7 @@ impl Place {
             return Ok(());
         }
         let command = task::first_of_chain(self.server()?, &self.out())?;
-        self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
-        Ok(())
+        self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed)).map(|_| ())
     }
 
     /// Runs a task once. `number` is one that it was not given yet since the place was cleaned.
@@ -217,8 +236,17 @@ impl Place {
         weighs: bool,
         ends_early: &dyn Fn() -> bool,
     ) -> Result<Ran> {
-        let command = task.command(self.server()?, &self.out(), number)?;
-        self.finish(task.name(), command, limit, weighs, ends_early)
+        let (server, out) = (self.server()?, self.out());
+        let command = task.command(server, &out, number)?;
+        let (mut ran, text) = self.finish(task.name(), command, limit, weighs, ends_early)?;
+        ran.said = match ran.is_complete {
+            true => task.heard(server, &out, number, &text)?,
+            false => Value::Null,
+        };
+        if !ran.is_complete {
+            task.abandon(server, &out, number)?;
+        }
+        Ok(ran)
     }
 
     /// Proves that what a task has made is whole. Gives the program that has; `None` where there is none.
@@ -233,6 +261,7 @@ impl Place {
         Ok(Some(name))
     }
 
+    /// Runs a program to its end; gives what came of it, and what it has said.
     fn finish(
         &self,
         name: &str,
@@ -240,7 +269,7 @@ impl Place {
         limit: Duration,
         weighs: bool,
         ends_early: &dyn Fn() -> bool,
-    ) -> Result<Ran> {
+    ) -> Result<(Ran, String)> {
         let [said, complaint] =
             ["said", "complaint"].map(|kind| self.setup.scratch.join(format!("task.{kind}")));
         command.stdin(Stdio::null()).stdout(File::create(&said)?).stderr(File::create(&complaint)?);
@@ -272,14 +301,14 @@ impl Place {
         if let Some(status) = status.filter(|status| !status.success()) {
             let complaint = fs::read_to_string(&complaint).unwrap_or_default();
             let last = complaint.trim().lines().last().unwrap_or("it says nothing").to_owned();
-            bail!("{name} of {} ended with {status}: {last}", self.setup.kind.title());
+            bail!("{name} of {} ended with {status}: {last}", self.setup.side.title());
         }
         let room = match weighs {
             true => Some((most.max(weigh(&folder)?) - before.0, weigh(&out)?.saturating_sub(before.1))),
             false => None,
         };
-        let said = told(&fs::read_to_string(&said)?);
-        Ok(Ran { time, is_complete: status.is_some(), said, room })
+        let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
+        Ok((Ran { time, is_complete: status.is_some(), said: Value::Null, room }, text))
     }
 
     /// Looks whether the consistency conditions of TPC-C hold; gives their number.
@@ -303,37 +332,23 @@ impl Place {
     /// # Errors
     /// What can happen to either.
     pub fn end(mut self) -> Result<()> {
-        if let Some(server) = self.server.take() {
-            server.stop()?;
-        }
+        self.stop()?;
         files::remove(&self.setup.scratch)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Where something failed: the server first. What cannot be removed goes with the run's data.
+        // Where something failed: the server first, and before that who is connected to it. What cannot be removed goes with the run's data.
+        self.keeper = Mutex::default();
         drop(self.server.take());
         let _ = files::remove(&self.setup.scratch);
     }
 }
 
-/// What a program said of itself as JSON, without what is long.
-fn told(text: &str) -> Value {
-    let Ok(Value::Object(mut told)) = serde_json::from_str(text) else { return Value::Null };
-    told.retain(|_, value| value.to_string().len() <= TOLD);
-    Value::Object(told)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_what_a_task_says_the_short_things_are_kept() {
-        let long = "x".repeat(TOLD);
-        let said = format!("{{\"job\": {{\"seconds\": 2}},\n \"tables\": \"{long}\"}}");
-        assert_eq!(told(&said), json!({ "job": { "seconds": 2 } }));
-        assert_eq!(told("7|8"), Value::Null);
-    }
+/// The one number that a query gives.
+pub(super) fn one(session: &mut dyn Connection, sql: &str) -> Result<i64> {
+    let statement = session.prepare(sql)?;
+    let rows = session.query(statement, &[])?;
+    rows.first().and_then(|row| row.first()).with_context(|| format!("{sql}: no row"))?.int()
 }

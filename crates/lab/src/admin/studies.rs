@@ -1,11 +1,10 @@
 //! What else depends on how much there is to do: users as garbage grows, sweeps of more and more garbage, incremental backups of more and more changes.
 
 use super::garbage::{self, Snapshot, Sweeper};
-use super::measure::{Connects, Times};
+use super::measure::Times;
 use super::place::{Place, Setup, go_on};
 use super::task::Task;
 use super::users::Users;
-use crate::servers::Kind;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +17,9 @@ const PRIME: u32 = 7;
 ///
 /// # Errors
 /// Something fails, or `stop` is set.
-pub fn growing(
-    setup: &Setup,
-    is_held: bool,
-    times: Times,
-    connects: Connects<'_>,
-    stop: &AtomicBool,
-) -> Result<Value> {
+pub fn growing(setup: &Setup, is_held: bool, times: Times, stop: &AtomicBool) -> Result<Value> {
     let place = Place::begin(setup, Sweeper::Server)?;
-    let connect = connects(&place)?;
+    let connect = place.server()?.connect()?;
     let users = Users {
         connect: &*connect,
         size: setup.size,
@@ -37,14 +30,14 @@ pub fn growing(
     users.work(0, None, times.warm_up, None, stop)?;
     let snapshot = if is_held { Some(Snapshot::take(&place)?) } else { None };
     let phase = users.work(1, None, times.each, None, stop)?;
-    let amount = garbage::amount(&place, setup.kind)?;
+    let amount = garbage::amount(&place, setup.side)?;
     if let Some(snapshot) = snapshot {
         snapshot.release()?;
     }
     let server = place.server()?;
     let told = json!({
         "held": is_held, "server": server.describe(), "warehouses": setup.size.warehouses, "sessions": setup.sessions,
-        "users": phase.json, "garbage": amount, "data_bytes": place.data_bytes()?, "group": server.group(),
+        "users": phase.json, "garbage": amount, "data_bytes": place.data_bytes()?, "group": server.process().group(),
     });
     place.end()?;
     Ok(told)
@@ -62,7 +55,7 @@ pub fn sweeps(setup: &Setup, every: &[u32], limit: Duration, stop: &AtomicBool) 
         go_on(stop)?;
         let snapshot = Snapshot::take(&place)?;
         let rows = garbage::scattered(&place, every, number as u32 * PRIME)?;
-        let amount = garbage::amount(&place, setup.kind)?;
+        let amount = garbage::amount(&place, setup.side)?;
         snapshot.release()?;
         let ran = place.run(Task::Sweep, number as u32, limit, false, &ends_early)?;
         points.push(json!({ "rows": rows, "garbage": amount, "run": ran.to_json() }));
@@ -79,8 +72,8 @@ pub fn sweeps(setup: &Setup, every: &[u32], limit: Duration, stop: &AtomicBool) 
 /// # Errors
 /// Something fails, or `stop` is set.
 pub fn changes(setup: &Setup, shares: &[f64], limit: Duration, stop: &AtomicBool) -> Result<Value> {
-    if setup.kind != Kind::Gannet {
-        bail!("{} has no incremental backup", setup.kind.title());
+    if Task::Incremental.tool(setup.side).is_none() {
+        bail!("{} has no incremental backup", setup.side.title());
     }
     let place = Place::begin(setup, Sweeper::Server)?;
     let ends_early = || stop.load(Ordering::Relaxed);

@@ -1,12 +1,17 @@
-//! The tasks, and who does each of them for Gannet and for PostgreSQL.
+//! The tasks, and who does each of them for Gannet and for PostgreSQL; for Firebird: [`super::firebird`].
 
-use crate::servers::{self, Kind, Server};
+use super::firebird;
+use crate::servers::{self, Kind};
+use crate::sides::{self, Side};
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What Gannet's command line may have: a server does the work, and it would be refused more than its group has.
 const MEMORY: &str = "32MiB";
+/// What a task tells of one thing is kept up to so many bytes.
+const TOLD: usize = 4096;
 
 /// What an administrator has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +67,8 @@ impl Task {
     }
 
     /// What does it, in words for a report; `None` where a server has nothing of the kind, or nothing that lets users work.
-    pub fn tool(self, kind: Kind) -> Option<&'static str> {
+    pub fn tool(self, side: Side) -> Option<&'static str> {
+        let Side::Wire(kind) = side else { return firebird::tool(self) };
         Some(match (self, kind) {
             (Task::Copy, _) => "copy of the data files",
             (Task::Backup, Kind::Gannet) => "gannet backup",
@@ -95,24 +101,60 @@ impl Task {
     ///
     /// # Errors
     /// The server has no such task, or a program is missing.
-    pub fn command(self, server: &Server, out: &Path, number: u32) -> Result<Command> {
-        let options = server.options();
-        if self.tool(options.kind).is_none() {
-            bail!("{} has no task {}", options.kind.title(), self.name());
+    pub fn command(self, server: &sides::Server, out: &Path, number: u32) -> Result<Command> {
+        let side = server.side();
+        if self.tool(side).is_none() {
+            bail!("{} has no task {}", side.title(), self.name());
         }
-        let made = out.join(format!("{}-{number}", self.name()));
+        let made = self.made(side, out, number);
         if self == Task::Copy {
-            let mut command = server.beside(&std::env::current_exe()?);
-            command.args(["admin", "copy", "--from"]).arg(&options.folder).arg("--to").arg(made);
+            let mut command = server.beside(std::env::current_exe()?)?;
+            command.args(["admin", "copy", "--from"]).arg(server.folder()).arg("--to").arg(made);
             return Ok(command);
         }
-        match options.kind {
-            Kind::Gannet => self.ours(server, out, &made),
-            Kind::PostgreSql => self.theirs(server, &made),
+        match server {
+            sides::Server::Firebird(server) => firebird::command(self, server, &made),
+            sides::Server::Wire(server) => match server.options().kind {
+                Kind::Gannet => self.ours(server, out, &made),
+                Kind::PostgreSql => self.theirs(server, &made),
+            },
         }
     }
 
-    fn ours(self, server: &Server, out: &Path, made: &Path) -> Result<Command> {
+    /// Where it puts what it makes.
+    fn made(self, side: Side, out: &Path, number: u32) -> PathBuf {
+        match side {
+            Side::Firebird => firebird::made(self, out, number),
+            Side::Wire(_) => out.join(format!("{}-{number}", self.name())),
+        }
+    }
+
+    /// What a program that has come to its end has said and made, for the record.
+    ///
+    /// # Errors
+    /// It has found the database damaged, or has not done what it was to do.
+    pub fn heard(self, server: &sides::Server, out: &Path, number: u32, text: &str) -> Result<Value> {
+        match server.side() {
+            Side::Firebird => firebird::heard(self, &self.made(Side::Firebird, out, number), text),
+            Side::Wire(_) => Ok(told(text)),
+        }
+    }
+
+    /// Ends what a program has left behind in the server that was ended as it took too long.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn abandon(self, server: &sides::Server, out: &Path, number: u32) -> Result<()> {
+        match server.side() {
+            Side::Firebird => {
+                let mut session = server.connect()?.connect()?;
+                firebird::abandon(self, &self.made(Side::Firebird, out, number), &mut *session)
+            }
+            Side::Wire(_) => Ok(()),
+        }
+    }
+
+    fn ours(self, server: &servers::Server, out: &Path, made: &Path) -> Result<Command> {
         let mut command = server.beside(&servers::gannet()?);
         let word = match self {
             Task::Incremental => "backup",
@@ -140,7 +182,7 @@ impl Task {
         Ok(command)
     }
 
-    fn theirs(self, server: &Server, made: &Path) -> Result<Command> {
+    fn theirs(self, server: &servers::Server, made: &Path) -> Result<Command> {
         let (_, programs) =
             servers::postgres().context("PostgreSQL is not installed: apt-get install postgresql-15")?;
         let target = server.target(DATABASE);
@@ -172,7 +214,14 @@ impl Task {
     ///
     /// # Errors
     /// A program is missing.
-    pub fn proof(self, server: &Server, out: &Path, number: u32) -> Result<Option<(&'static str, Command)>> {
+    pub fn proof(
+        self,
+        server: &sides::Server,
+        out: &Path,
+        number: u32,
+    ) -> Result<Option<(&'static str, Command)>> {
+        // Of a backup of Firebird's there is nothing but to restore it.
+        let sides::Server::Wire(server) = server else { return Ok(None) };
         let made = out.join(format!("{}-{number}", self.name()));
         Ok(match (self, server.options().kind) {
             (Task::Backup | Task::Incremental, Kind::Gannet) => {
@@ -196,13 +245,23 @@ impl Task {
 ///
 /// # Errors
 /// The program is missing, or the folder cannot be made.
-pub fn first_of_chain(server: &Server, out: &Path) -> Result<Command> {
+pub fn first_of_chain(server: &sides::Server, out: &Path) -> Result<Command> {
+    if let sides::Server::Firebird(server) = server {
+        return firebird::first_of_chain(server, out);
+    }
     let chain = chain(out);
     std::fs::create_dir(&chain)?;
-    let mut command = server.beside(&servers::gannet()?);
-    command.arg("backup").arg(servers::database(&server.options().folder)).arg(chain);
+    let mut command = server.beside(servers::gannet()?)?;
+    command.arg("backup").arg(servers::database(server.folder())).arg(chain);
     command.args(["--memory", MEMORY, "--json"]);
     Ok(command)
+}
+
+/// What a program said of itself as JSON, without what is long.
+fn told(text: &str) -> Value {
+    let Ok(Value::Object(mut told)) = serde_json::from_str(text) else { return Value::Null };
+    told.retain(|_, value| value.to_string().len() <= TOLD);
+    Value::Object(told)
 }
 
 /// The folder of incremental backups, and of the full one that they add to.
@@ -226,14 +285,28 @@ const BT_INDEX_CHECK: &str = "select count(bt_index_check(c.oid::regclass, true)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sides::{GANNET, POSTGRESQL};
+    use serde_json::json;
 
     #[test]
     fn each_task_has_a_name_of_its_own_and_ours_has_a_tool() {
         for task in Task::ALL {
             assert_eq!(Task::named(task.name()), Some(task));
-            assert!(task.tool(Kind::Gannet).is_some(), "{task:?}");
+            assert!(task.tool(GANNET).is_some(), "{task:?}");
         }
         assert_eq!(Task::named("gstat"), None);
-        assert_eq!(Task::Compact.tool(Kind::PostgreSql), None);
+        assert_eq!(Task::Compact.tool(POSTGRESQL), None);
+        assert_eq!(
+            (Task::Stat.tool(Side::Firebird), Task::Compact.tool(Side::Firebird)),
+            (Some("gstat -a -r"), None)
+        );
+    }
+
+    #[test]
+    fn of_what_a_task_says_the_short_things_are_kept() {
+        let long = "x".repeat(TOLD);
+        let said = format!("{{\"job\": {{\"seconds\": 2}},\n \"tables\": \"{long}\"}}");
+        assert_eq!(told(&said), json!({ "job": { "seconds": 2 } }));
+        assert_eq!(told("7|8"), Value::Null);
     }
 }

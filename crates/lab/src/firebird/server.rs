@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 
 /// How to get it.
 pub const HOW: &str = "apt-get install firebird3.0-server";
+/// How to get the programs for who looks after its databases, where they are not there with it.
+const HOW_PROGRAMS: &str = "apt-get install firebird3.0-utils";
+/// A setting that is the database's, not its server's: after so many transactions whose versions are in the way it sweeps by itself; 0: never.
+pub const SWEEP_INTERVAL: &str = "SweepInterval";
 /// Bytes of a page.
 const PAGE_SIZE: u64 = 8192;
 /// Its superuser.
@@ -85,6 +89,17 @@ pub fn title() -> String {
     format!("Firebird {}", installation().map_or_else(|| "3".to_owned(), |found| found.version()))
 }
 
+/// One of the programs for who looks after databases, by the names that it has here or there.
+///
+/// # Errors
+/// There is none of them.
+pub(crate) fn utility(names: &[&str]) -> Result<PathBuf> {
+    let there = names.iter().find_map(|name| installed(name));
+    there.with_context(|| {
+        format!("Firebird's program {} is not installed: {HOW_PROGRAMS}", names.join(" or "))
+    })
+}
+
 fn found() -> Result<Installed> {
     installation().with_context(|| format!("Firebird 3 is not installed: {HOW}"))
 }
@@ -101,7 +116,7 @@ pub struct Options {
     pub folder: PathBuf,
     /// Bytes of memory it may have in all, page cache included; `None`: no group, and memory enough for loading.
     pub memory: Option<u64>,
-    /// More settings, `Name=value`, in the place of those that are set here anyway.
+    /// More settings, `Name=value`, in the place of those that are set here anyway; and [`SWEEP_INTERVAL`].
     pub settings: Vec<String>,
 }
 
@@ -203,11 +218,25 @@ impl Options {
             ("WireCrypt", "Disabled".to_owned()),
         ]
         .into_iter()
-        .filter(|(name, _)| !self.settings.iter().any(|given| given.split('=').next() == Some(name)))
+        .filter(|(name, _)| self.given(name).is_none())
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-        settings.extend(self.settings.iter().cloned());
+        let given = self.settings.iter().filter(|given| given.split('=').next() != Some(SWEEP_INTERVAL));
+        settings.extend(given.cloned());
         settings
+    }
+
+    /// What a setting was given as.
+    fn given(&self, name: &str) -> Option<&str> {
+        self.settings.iter().rev().find_map(|given| given.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Says how often the database is swept, where that was asked for; its server does not run.
+    fn set_sweep_interval(&self, found: &Installed) -> Result<()> {
+        let Some(interval) = self.given(SWEEP_INTERVAL) else { return Ok(()) };
+        let data = database(&self.folder).display().to_string();
+        embedded(&found.gfix, &self.folder, &["-user", USER, "-housekeeping", interval, &data], "")
+            .with_context(|| format!("{SWEEP_INTERVAL}={interval}"))
     }
 
     /// The root: links to what is installed, and our own settings. A folder may have been copied: the settings have its name, and are written anew.
@@ -252,6 +281,7 @@ impl Options {
         // Whoever takes the port in between is not us: it is said then that the server has ended.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         options.write_root(&found, port)?;
+        options.set_sweep_interval(&found)?;
         let command = |group: Option<&Group>| {
             let mut command = tied(group, &found.server, "TERM");
             keep_to(&mut command, &options.folder);
@@ -281,6 +311,27 @@ impl Server {
         self.port
     }
 
+    /// The folder of its database.
+    pub fn folder(&self) -> &Path {
+        &self.options.folder
+    }
+
+    /// The database, as a program names it that is its client.
+    pub(crate) fn address(&self) -> String {
+        format!("localhost/{}:{}", self.port, self.database().display())
+    }
+
+    /// A command that runs a program beside it, as its superuser: in its group, and asked to end when we do.
+    ///
+    /// # Errors
+    /// The folder has no password.
+    pub(crate) fn beside(&self, program: &Path) -> Result<Command> {
+        let mut command = self.process.beside(program);
+        keep_to(&mut command, &self.options.folder);
+        command.env("ISC_USER", USER).env("ISC_PASSWORD", self.password()?);
+        Ok(command)
+    }
+
     /// The database, as it knows it.
     pub fn database(&self) -> PathBuf {
         database(&self.options.folder)
@@ -299,12 +350,15 @@ impl Server {
     pub fn describe(&self) -> Value {
         let mut settings = self.options.tuned();
         settings.push(format!("page_size={PAGE_SIZE}"));
-        let asis = ["forced writes: on", "sweep interval: 20000 transactions, the default"];
-        if self.options.memory.is_some() {
-            settings.extend(asis.map(str::to_owned));
-        } else {
-            settings.push("forced writes: off while it is loaded".to_owned());
-        }
+        settings.push(match self.options.memory {
+            Some(_) => "forced writes: on".to_owned(),
+            None => "forced writes: off while it is loaded".to_owned(),
+        });
+        settings.push(match self.options.given(SWEEP_INTERVAL) {
+            Some("0") => "sweep interval: 0, swept when asked only".to_owned(),
+            Some(interval) => format!("sweep interval: {interval} transactions"),
+            None => "sweep interval: 20000 transactions, the default".to_owned(),
+        });
         json!({ "server": title(), "memory": self.options.memory, "settings": settings })
     }
 
@@ -345,5 +399,17 @@ mod tests {
         let own = options(&["DefaultDbCachePages=1000"]).tuned();
         assert_eq!(own.iter().filter(|one| one.starts_with("DefaultDbCachePages")).count(), 1);
         assert_eq!(own.len(), usual.len());
+        // It is no setting of the server's file.
+        let unswept = options(&["SweepInterval=20000", "SweepInterval=0"]);
+        assert_eq!((unswept.tuned(), unswept.given(SWEEP_INTERVAL)), (usual, Some("0")));
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_the_way_to_it() {
+        let said = utility(&["no-such-gstat", "no-such-fbstat"]).unwrap_err().to_string();
+        assert!(
+            said.contains("no-such-gstat or no-such-fbstat") && said.contains("firebird3.0-utils"),
+            "{said}"
+        );
     }
 }

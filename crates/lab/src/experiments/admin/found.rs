@@ -1,9 +1,9 @@
 //! What the steps have brought, by contestant and task.
 
-use super::{Plan, contestants, task_id, word};
+use super::{Plan, contestants, task_id};
 use crate::admin::task::Task;
 use crate::record::Record;
-use crate::servers::Kind;
+use crate::sides::Side;
 use serde_json::Value;
 
 /// A run's steps.
@@ -13,7 +13,7 @@ pub(super) struct Found<'r> {
 }
 
 impl Found<'_> {
-    pub(super) fn contestants(&self) -> Vec<Kind> {
+    pub(super) fn contestants(&self) -> Vec<Side> {
         contestants(&self.run.order)
     }
 
@@ -22,26 +22,26 @@ impl Found<'_> {
         (1..=self.run.order.repeat).filter_map(|time| self.run.find(&id(time))?.output.first()).collect()
     }
 
-    pub(super) fn task(&self, kind: Kind, task: Task) -> Vec<&Value> {
-        self.told(|time| task_id(kind, task, time))
+    pub(super) fn task(&self, side: Side, task: Task) -> Vec<&Value> {
+        self.told(|time| task_id(side, task, time))
     }
 
-    pub(super) fn each(&self, kind: Kind, task: Task, of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
-        self.task(kind, task).into_iter().filter_map(of).collect()
+    pub(super) fn each(&self, side: Side, task: Task, of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
+        self.task(side, task).into_iter().filter_map(of).collect()
     }
 
     /// The contestant, with its version as it was then.
-    pub(super) fn title(&self, kind: Kind) -> String {
-        let mut told = Task::ALL.into_iter().flat_map(|task| self.task(kind, task));
+    pub(super) fn title(&self, side: Side) -> String {
+        let mut told = Task::ALL.into_iter().flat_map(|task| self.task(side, task));
         let name = told.find_map(|told| told.pointer("/server/server")?.as_str());
-        name.map_or_else(|| word(kind).to_owned(), str::to_owned)
+        name.map_or_else(|| side.name().to_owned(), str::to_owned)
     }
 
     /// Task and contestant of each row, where something was measured.
-    pub(super) fn rows(&self) -> Vec<(Task, Kind)> {
+    pub(super) fn rows(&self) -> Vec<(Task, Side)> {
         let all = Task::ALL.into_iter();
-        all.flat_map(|task| self.contestants().into_iter().map(move |kind| (task, kind)))
-            .filter(|&(task, kind)| !self.task(kind, task).is_empty())
+        all.flat_map(|task| self.contestants().into_iter().map(move |side| (task, side)))
+            .filter(|&(task, side)| !self.task(side, task).is_empty())
             .collect()
     }
 }

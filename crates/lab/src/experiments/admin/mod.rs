@@ -8,23 +8,17 @@ mod tasks;
 mod tests;
 mod values;
 
-use super::{Experiment, Rival};
+use super::{Experiment, FIREBIRD, POSTGRESQL, Rival};
 use crate::admin::task::Task;
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
-use crate::servers::{self, Kind};
+use crate::sides::{GANNET, Side};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// See the module's head.
 pub(super) struct Admin;
-
-const POSTGRESQL: Rival = Rival {
-    name: "postgresql",
-    is_there: || cfg!(feature = "rivals") && servers::postgres().is_some(),
-    how: "apt-get install postgresql-15, and cargo build --release -p gannet-lab --features rivals",
-};
 
 /// Memory for each warehouse: a quarter of what its data takes.
 const MEMORY_EACH: u64 = 28 << 20;
@@ -94,33 +88,29 @@ impl Plan {
 }
 
 /// Gannet, and who else was asked for.
-fn contestants(order: &Order) -> Vec<Kind> {
-    let rivals = order.rivals.iter().filter_map(|rival| Kind::named(rival));
-    std::iter::once(Kind::Gannet).chain(rivals).collect()
+fn contestants(order: &Order) -> Vec<Side> {
+    let rivals = order.rivals.iter().filter_map(|rival| Side::named(rival));
+    std::iter::once(GANNET).chain(rivals).collect()
 }
 
-/// A contestant's name in steps.
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Gannet => "gannet",
-        Kind::PostgreSql => "postgresql",
+fn task_id(side: Side, task: Task, time: u32) -> String {
+    format!("task, {}, {}, {time}", side.name(), task.name())
+}
+
+fn growing_id(side: Side, is_held: bool, time: u32) -> String {
+    format!("garbage, {}, {}, {time}", side.name(), if is_held { "held" } else { "swept" })
+}
+
+fn sweeps_id(side: Side, time: u32) -> String {
+    format!("sweeps, {}, {time}", side.name())
+}
+
+fn changes_id(side: Side, time: u32) -> String {
+    match side {
+        // As it was named when nobody else had one.
+        GANNET => format!("changes, {time}"),
+        _ => format!("changes, {}, {time}", side.name()),
     }
-}
-
-fn task_id(kind: Kind, task: Task, time: u32) -> String {
-    format!("task, {}, {}, {time}", word(kind), task.name())
-}
-
-fn growing_id(kind: Kind, is_held: bool, time: u32) -> String {
-    format!("garbage, {}, {}, {time}", word(kind), if is_held { "held" } else { "swept" })
-}
-
-fn sweeps_id(kind: Kind, time: u32) -> String {
-    format!("sweeps, {}, {time}", word(kind))
-}
-
-fn changes_id(time: u32) -> String {
-    format!("changes, {time}")
 }
 
 /// Makes the steps.
@@ -130,16 +120,16 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    fn base(&self, kind: Kind) -> PathBuf {
-        self.data.join(word(kind))
+    fn base(&self, side: Side) -> PathBuf {
+        self.data.join(side.name())
     }
 
-    fn step(&self, kind: Kind, id: String, what: String, words: &[String], seconds: f64) -> Step {
+    fn step(&self, side: Side, id: String, what: String, words: &[String], seconds: f64) -> Step {
         let mut command: Vec<String> = vec![OURSELVES.to_owned(), "admin".to_owned()];
         command.extend(words.iter().cloned());
         let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
-        add("--server", word(kind).to_owned());
-        add("--base", self.base(kind).display().to_string());
+        add("--server", side.name().to_owned());
+        add("--base", self.base(side).display().to_string());
         add("--warehouses", self.plan.warehouses.to_string());
         Step {
             id,
@@ -152,24 +142,24 @@ impl Steps<'_> {
         }
     }
 
-    fn load(&self, kind: Kind, seed: u64) -> Step {
+    fn load(&self, side: Side, seed: u64) -> Step {
         let words = ["load", "--seed", &seed.to_string()].map(str::to_owned);
-        let what = format!("fills {} with {} warehouses", word(kind), self.plan.warehouses);
-        let each = if kind == Kind::Gannet { 1.5 } else { 3.0 };
+        let what = format!("fills {} with {} warehouses", side.name(), self.plan.warehouses);
+        let each = if side == GANNET { 1.5 } else { 3.0 };
         let step = self.step(
-            kind,
-            format!("load, {}", word(kind)),
+            side,
+            format!("load, {}", side.name()),
             what,
             &words,
             self.plan.warehouses as f64 * each,
         );
-        Step { makes: Some(self.base(kind)), ..step }
+        Step { makes: Some(self.base(side)), ..step }
     }
 
     /// A step that works on a copy of the data, which takes its time.
     fn measured(
         &self,
-        kind: Kind,
+        side: Side,
         id: String,
         what: String,
         words: &[&str],
@@ -187,33 +177,33 @@ impl Steps<'_> {
         add("--limit", plan.limit.to_string());
         add("--seed", seed.to_string());
         let copying = plan.warehouses as f64 * 0.3 + 1.0;
-        self.step(kind, id, what, &all, seconds + copying)
+        self.step(side, id, what, &all, seconds + copying)
     }
 
-    fn task(&self, kind: Kind, task: Task, time: u32, seed: u64, looks_at_conditions: bool) -> Step {
+    fn task(&self, side: Side, task: Task, time: u32, seed: u64, looks_at_conditions: bool) -> Step {
         let plan = &self.plan;
         let seconds = plan.seconds.to_string();
         let mut words = vec!["task", "--task", task.name(), "--seconds", &seconds];
         if looks_at_conditions {
             words.push("--conditions");
         }
-        let what = format!("{} of {}, alone and beside users", task.name(), word(kind));
+        let what = format!("{} of {}, alone and beside users", task.name(), side.name());
         // Two times with the task are as long as it takes.
         let estimate = plan.warm_up + 6.0 * plan.seconds + plan.warehouses as f64 * 0.5;
-        self.measured(kind, task_id(kind, task, time), what, &words, seed, estimate)
+        self.measured(side, task_id(side, task, time), what, &words, seed, estimate)
     }
 
-    fn round(&self, contestants: &[Kind], time: u32, seed: u64, is_quick: bool) -> Vec<Step> {
+    fn round(&self, contestants: &[Side], time: u32, seed: u64, is_quick: bool) -> Vec<Step> {
         let plan = &self.plan;
         let mut steps = Vec::new();
         for task in Task::ALL {
-            for &kind in contestants.iter().filter(|&&kind| task.tool(kind).is_some()) {
+            for &side in contestants.iter().filter(|&&side| task.tool(side).is_some()) {
                 // Of all of them a compaction is the one that moves rows.
                 let looks = !is_quick || task == Task::Compact;
-                steps.push(self.task(kind, task, time, seed, looks));
+                steps.push(self.task(side, task, time, seed, looks));
             }
         }
-        for &kind in contestants {
+        for &side in contestants {
             for is_held in [false, true] {
                 let seconds = plan.growing.to_string();
                 let mut words = vec!["garbage", "--seconds", &seconds];
@@ -221,11 +211,11 @@ impl Steps<'_> {
                     words.push("--held");
                 }
                 let under = if is_held { "under an old snapshot" } else { "without an old snapshot" };
-                let what = format!("users of {}, {under}", word(kind));
+                let what = format!("users of {}, {under}", side.name());
                 let estimate = plan.growing + plan.warm_up;
                 steps.push(self.measured(
-                    kind,
-                    growing_id(kind, is_held, time),
+                    side,
+                    growing_id(side, is_held, time),
                     what,
                     &words,
                     seed,
@@ -233,16 +223,18 @@ impl Steps<'_> {
                 ));
             }
         }
-        for &kind in contestants {
-            let what = format!("sweeps of {}, more and more garbage", word(kind));
+        for &side in contestants {
+            let what = format!("sweeps of {}, more and more garbage", side.name());
             let words = ["sweeps", "--every", plan.every];
             let estimate = plan.warehouses as f64;
-            steps.push(self.measured(kind, sweeps_id(kind, time), what, &words, seed, estimate));
+            steps.push(self.measured(side, sweeps_id(side, time), what, &words, seed, estimate));
         }
-        let words = ["changes", "--shares", plan.shares];
-        let what = "incremental backups of gannet, more and more changes".to_owned();
-        let estimate = plan.warehouses as f64;
-        steps.push(self.measured(Kind::Gannet, changes_id(time), what, &words, seed, estimate));
+        for &side in contestants.iter().filter(|&&side| Task::Incremental.tool(side).is_some()) {
+            let words = ["changes", "--shares", plan.shares];
+            let what = format!("incremental backups of {}, more and more changes", side.name());
+            let estimate = plan.warehouses as f64;
+            steps.push(self.measured(side, changes_id(side, time), what, &words, seed, estimate));
+        }
         steps
     }
 }
@@ -265,7 +257,7 @@ impl Experiment for Admin {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[POSTGRESQL]
+        &[POSTGRESQL, FIREBIRD]
     }
 
     fn modes(&self) -> &'static [&'static str] {
@@ -279,7 +271,7 @@ impl Experiment for Admin {
     fn steps(&self, order: &Order, data: &Path) -> Vec<Step> {
         let steps = Steps { plan: Plan::of(order.size), data };
         let contestants = contestants(order);
-        let mut all: Vec<Step> = contestants.iter().map(|&kind| steps.load(kind, order.seed)).collect();
+        let mut all: Vec<Step> = contestants.iter().map(|&side| steps.load(side, order.seed)).collect();
         for time in 1..=order.repeat {
             let seed = order.seed + u64::from(time);
             all.extend(steps.round(&contestants, time, seed, order.size == Size::Quick));

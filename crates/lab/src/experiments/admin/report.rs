@@ -7,13 +7,14 @@ use crate::admin::measure::GARBAGE;
 use crate::admin::task::Task;
 use crate::document::{Document, Part};
 use crate::record::{Record, Size};
+use crate::sides::{POSTGRESQL, Side};
 use gannet_base::units::format_size;
 use serde_json::Value;
 
 pub(super) fn report(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size) };
     let mut parts = found.introduction();
-    parts.extend(published());
+    parts.extend(published(found.has(Side::Firebird)));
     parts.push(Part::Heading("Alone".to_owned()));
     parts.extend(found.alone());
     parts.push(Part::Heading("Beside users at full load".to_owned()));
@@ -32,7 +33,7 @@ pub(super) fn report(run: &Record) -> Document {
     Document { title: "X3 admin: what maintenance costs, and whom".to_owned(), parts }
 }
 
-fn published() -> Vec<Part> {
+fn published(has_firebird: bool) -> Vec<Part> {
     let rows = [
         ["record statistics (gstat -r)", "RAID", "0:42 → 4:34, 4:18 → 15:18, 7:44 → 26:25, 13:30 → 43:18"],
         ["the same", "SSD", "0:30 → 1:58, 3:25 → 8:38, 6:51 → 17:44, 19:06 → 26:52"],
@@ -65,27 +66,56 @@ fn published() -> Vec<Part> {
             ["task", "disks", "published"].map(str::to_owned).to_vec(),
             rows.iter().map(|row| row.map(str::to_owned).to_vec()).collect(),
         ),
-        Part::Text(
+        Part::Text(format!(
             "What cannot be compared: their machine, their disks and the size of their databases, so seconds as such; which users' throughput they had during gstat, as the talk's table of \
              that is garbled in every copy there is. What can: a task's time beside users against idle, its time against a plain copy, and who of two contestants of the same run costs the \
              users less. Tasks of the same name are not the same: gannet stat counts every record with its versions, pgstattuple reads pages; gannet check looks at every page, its checksum \
              and each index against its table, bt_index_check at indexes and whether each row has its entry; gannet backup verifies every page. PostgreSQL 15 has no incremental \
-             backup, and VACUUM FULL is no rival of a compaction, as it locks the users out."
-                .to_owned(),
-        ),
+             backup, and VACUUM FULL is no rival of a compaction, as it locks the users out.{}",
+            if has_firebird { FIREBIRDS_TASKS } else { "" }
+        )),
     ]
 }
 
+/// What Firebird's tasks are, and are not.
+const FIREBIRDS_TASKS: &str = " Firebird 3 (the published one was 2.5.2) has them as its administrators have them beside a server: nbackup reads the file while the server writes changes to another one, \
+    which it brings home afterwards, and that is a part of the task; gstat reads the file, too, and a page may change under it; gbak runs within the server (-se) and removes no garbage (-g); \
+    the online validation looks at tables and their indexes, one after the other, and lets nobody write to the one that it looks at. It has no checksums, and no compaction but a restore.";
+
 impl Found<'_> {
+    fn has(&self, side: Side) -> bool {
+        self.contestants().contains(&side)
+    }
+
+    /// Tables that Firebird's validation could not lock in time, in all of its runs.
+    fn left_out(&self) -> u64 {
+        let loads = ["/phases/idle/runs", "/phases/closed/with/beside/runs", "/phases/open/with/beside/runs"];
+        let told = self.task(Side::Firebird, Task::Check).into_iter();
+        let runs = told.flat_map(|told| loads.map(|load| told.pointer(load)?.as_array())).flatten().flatten();
+        runs.filter_map(|run| run.pointer("/said/tables_left_out")?.as_u64()).sum()
+    }
+
+    /// Who sweeps, where a sweep is measured, and what else there is to it.
+    fn who_sweeps(&self) -> String {
+        let mut shut = vec!["Gannet's sweep_window is shut"];
+        if self.has(POSTGRESQL) {
+            shut.push("PostgreSQL's autovacuum is off");
+        }
+        if self.has(Side::Firebird) {
+            shut.push("Firebird's sweep interval is 0, though there whoever reads rows removes their old versions at any time");
+        }
+        shut.join(", ")
+    }
+
     fn introduction(&self) -> Vec<Part> {
         let plan = &self.plan;
         let group = self
             .rows()
             .first()
-            .and_then(|&(task, kind)| self.task(kind, task).first().map(|told| told["has_group"] == true));
+            .and_then(|&(task, side)| self.task(side, task).first().map(|told| told["has_group"] == true));
         let held = match group {
             Some(false) => {
-                "No memory cgroup could be made, so nobody is held to it but by its own settings, and PostgreSQL has the whole machine's page cache."
+                "No memory cgroup could be made, so nobody is held to it but by its own settings, and who reads through the page cache has the whole machine's."
             }
             _ => "Server and task are in one memory cgroup of that size, page cache included.",
         };
@@ -95,23 +125,27 @@ impl Found<'_> {
             }
             _ => "",
         };
+        let socket = match self.has(Side::Firebird) {
+            true => "a Unix socket, those of Firebird over the loopback",
+            false => "a Unix socket",
+        };
         let conditions: Vec<&Value> = self
             .rows()
             .into_iter()
-            .flat_map(|(task, kind)| self.task(kind, task))
+            .flat_map(|(task, side)| self.task(side, task))
             .filter(|told| told["conditions"].is_u64())
             .collect();
         let mut proofs: Vec<&str> = self
             .rows()
             .into_iter()
-            .flat_map(|(task, kind)| self.task(kind, task))
+            .flat_map(|(task, side)| self.task(side, task))
             .filter_map(|told| told["proof"].as_str())
             .collect();
         proofs.sort_unstable();
         proofs.dedup();
         let mut parts = vec![
             Part::Text(format!(
-                "TPC-C with {} warehouses, {} of memory. {held} {} users without think times, each transaction committed durably, work over a Unix socket; their program is outside of the \
+                "TPC-C with {} warehouses, {} of memory. {held} {} users without think times, each transaction committed durably, work over {socket}; their program is outside of the \
                  group. Each task is a step of its own on a fresh copy of the loaded data: {} s of users that do not count, then {} s without the task, with it, without it, in a closed loop (full \
                  load); then the same in an open loop at half of that throughput (half load), where latency counts from when a transaction comes in. A task begins again when it has ended, once a second \
                  at most; the time with it lasts until it has ended, {} s at most, and its first run's time counts. Then the users are gone and it runs alone. Files are removed only when nobody is \
@@ -124,11 +158,16 @@ impl Found<'_> {
                 plan.limit,
             )),
             Part::Text(format!(
-                "A sweep has the old versions of one in {GARBAGE} rows of the stock to remove, which a snapshot holds until it begins, and nobody sweeps before: Gannet's sweep_window is \
-                 shut, PostgreSQL's autovacuum is off. A compaction runs alone on a copy, before, as it leaves little to do to the next one. An incremental backup has what users have changed \
-                 since the one before."
+                "A sweep has the old versions of one in {GARBAGE} rows of the stock to remove, which a snapshot holds until it begins, and nobody sweeps before: {}. \
+                 A compaction runs alone on a copy, before, as it leaves little to do to the next one. An incremental backup has what users have changed since the one before.",
+                self.who_sweeps()
             )),
         ];
+        if let left_out @ 1.. = self.left_out() {
+            parts.push(Part::Text(format!(
+                "Firebird's validation could not lock {left_out} tables within 10 s, and has left them out: it did less than the others."
+            )));
+        }
         if !conditions.is_empty() || !proofs.is_empty() {
             let conditions = match conditions.len() {
                 0 => String::new(),
@@ -147,10 +186,10 @@ impl Found<'_> {
 
     fn settings(&self) -> Vec<Part> {
         let mut parts = Vec::new();
-        for kind in self.contestants() {
+        for side in self.contestants() {
             // Those of a sweep differ by who sweeps besides.
             for task in [Task::Backup, Task::Sweep] {
-                let Some(&told) = self.task(kind, task).first() else { continue };
+                let Some(&told) = self.task(side, task).first() else { continue };
                 let settings = told.pointer("/server/settings").and_then(Value::as_array);
                 let settings: Vec<String> = settings
                     .into_iter()
@@ -159,7 +198,7 @@ impl Found<'_> {
                     .collect();
                 parts.push(Part::Text(format!(
                     "{}, {}; data files of {} before the task ran alone:",
-                    self.title(kind),
+                    self.title(side),
                     if task == Task::Sweep { "for a sweep" } else { "for all others" },
                     figure(told, "/phases/idle/data_bytes")
                         .map_or("unknown size".to_owned(), |bytes| format_size(bytes as u64)),

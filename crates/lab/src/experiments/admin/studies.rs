@@ -6,7 +6,7 @@ use super::{changes_id, growing_id, sweeps_id};
 use crate::admin::task::Task;
 use crate::chart::{Figure, Kind as Chart, Line, number};
 use crate::document::Part;
-use crate::servers::Kind;
+use crate::sides::Side;
 use serde_json::Value;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -14,12 +14,12 @@ const MIB: f64 = (1 << 20) as f64;
 impl Found<'_> {
     pub(super) fn growing(&self) -> Vec<Part> {
         let (mut rows, mut lines) = (Vec::new(), Vec::new());
-        for kind in self.contestants() {
+        for side in self.contestants() {
             for is_held in [false, true] {
-                let told = self.told(|time| growing_id(kind, is_held, time));
+                let told = self.told(|time| growing_id(side, is_held, time));
                 let name = format!(
                     "{}, {}",
-                    self.title(kind),
+                    self.title(side),
                     if is_held { "under an old snapshot" } else { "without" }
                 );
                 if let Some(points) = told.first().and_then(|told| rates(&told["users"])) {
@@ -44,6 +44,9 @@ impl Found<'_> {
                 let unit = told.iter().find_map(|told| told.pointer("/garbage/unit")?.as_str());
                 let amount = match (unit, amount) {
                     (Some("bytes"), Some(bytes)) => format!("{} MiB of undo", number(bytes / MIB)),
+                    (Some("transactions"), Some(count)) => {
+                        format!("{} transactions since the oldest snapshot", number(count))
+                    }
                     (Some(_), Some(count)) => format!("{} dead rows, as it estimates", number(count)),
                     _ => "–".to_owned(),
                 };
@@ -74,8 +77,8 @@ impl Found<'_> {
     }
 
     pub(super) fn sweeps(&self) -> Vec<Part> {
-        let line = |kind: Kind| {
-            let told = self.told(|time| sweeps_id(kind, time));
+        let line = |side: Side| {
+            let told = self.told(|time| sweeps_id(side, time));
             let count = told.first()?["points"].as_array()?.len();
             let of = |point: usize, path: &str| {
                 let path = format!("/points/{point}{path}");
@@ -84,8 +87,8 @@ impl Found<'_> {
             let points = (0..count)
                 .filter_map(|point| Some((of(point, "/rows")? / 1e3, of(point, "/run/seconds")?)))
                 .collect();
-            let tool = Task::Sweep.tool(kind).unwrap_or_default();
-            Some(Line { name: format!("{}: {tool}", self.title(kind)), points })
+            let tool = Task::Sweep.tool(side).unwrap_or_default();
+            Some(Line { name: format!("{}: {tool}", self.title(side)), points })
         };
         let lines: Vec<Line> = self.contestants().into_iter().filter_map(line).collect();
         let rows = lines.iter().flat_map(|line| {
@@ -105,39 +108,57 @@ impl Found<'_> {
     }
 
     pub(super) fn changes(&self) -> Vec<Part> {
-        let told = self.told(changes_id);
-        let Some(first) = told.first() else { return Vec::new() };
-        let of = |path: &str| median(&told.iter().filter_map(|told| figure(told, path)).collect::<Vec<_>>());
-        let (all, full) = (of("/full/said/manifest/pages"), of("/full/seconds"));
-        let count = first["points"].as_array().map_or(0, Vec::len);
-        let (mut rows, mut points) = (Vec::new(), Vec::new());
-        for point in 0..count {
-            let of = |path: &str| of(&format!("/points/{point}/run{path}"));
-            let share = ratio(of("/said/manifest/pages"), all).map(|share| share * 100.0);
-            if let Some(point) = share.zip(of("/seconds")) {
-                points.push(point);
-            }
-            rows.push(vec![
-                shown(share),
-                shown(of("/seconds")),
-                shown(ratio(of("/seconds"), full)),
-                shown(of("/said/job/bytes_read").map(|bytes| bytes / MIB)),
-                shown(of("/said/manifest/bytes").map(|bytes| bytes / MIB)),
-            ]);
+        let (mut rows, mut lines) = (Vec::new(), Vec::new());
+        for side in self.contestants() {
+            self.changes_of(side, &mut rows, &mut lines);
         }
-        let mut lines = vec![Line { name: "incremental".to_owned(), points }];
-        if let Some(full) = full {
-            lines.push(Line { name: "full".to_owned(), points: vec![(0.0, full), (100.0, full)] });
+        if rows.is_empty() {
+            return Vec::new();
         }
-        let head = ["pages in it, % of a full one's", "s", "÷ full", "read, MiB", "its size, MiB"];
+        let head = ["by", "pages in it, % of a full one's", "s", "÷ full", "read, MiB", "its size, MiB"];
         vec![
             Part::Figure(Figure {
                 id: "incremental-by-change".to_owned(),
-                title: "Gannet's incremental backup by what has changed, without users".to_owned(),
+                title: "An incremental backup by what has changed, without users".to_owned(),
                 y: "seconds".to_owned(),
                 kind: Chart::Lines { x: "pages in it, % of a full backup's".to_owned(), lines },
             }),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]
+    }
+
+    fn changes_of(&self, side: Side, rows: &mut Vec<Vec<String>>, lines: &mut Vec<Line>) {
+        let told = self.told(|time| changes_id(side, time));
+        let Some(first) = told.first() else { return };
+        let of = |path: &str| median(&told.iter().filter_map(|told| figure(told, path)).collect::<Vec<_>>());
+        // Who does not say how many pages there are has made a file of nothing else.
+        let pages = |run: &str| {
+            of(&format!("{run}/said/manifest/pages")).or_else(|| of(&format!("{run}/said/made_bytes")))
+        };
+        let size = |run: &str| {
+            of(&format!("{run}/said/manifest/bytes")).or_else(|| of(&format!("{run}/said/made_bytes")))
+        };
+        let (all, full) = (pages("/full"), of("/full/seconds"));
+        let title = told.iter().find_map(|told| told.pointer("/server/server")?.as_str());
+        let title = title.map_or_else(|| self.title(side), str::to_owned);
+        let mut points = Vec::new();
+        for point in 0..first["points"].as_array().map_or(0, Vec::len) {
+            let run = format!("/points/{point}/run");
+            let seconds = of(&format!("{run}/seconds"));
+            let share = ratio(pages(&run), all).map(|share| share * 100.0);
+            points.extend(share.zip(seconds));
+            rows.push(vec![
+                title.clone(),
+                shown(share),
+                shown(seconds),
+                shown(ratio(seconds, full)),
+                shown(of(&format!("{run}/said/job/bytes_read")).map(|bytes| bytes / MIB)),
+                shown(size(&run).map(|bytes| bytes / MIB)),
+            ]);
+        }
+        lines.push(Line { name: format!("{title}, incremental"), points });
+        if let Some(full) = full {
+            lines.push(Line { name: format!("{title}, full"), points: vec![(0.0, full), (100.0, full)] });
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::values::{
 use crate::admin::task::Task;
 use crate::chart::{Bars, Figure, Kind as Chart, Line, Spread, number};
 use crate::document::Part;
-use crate::servers::Kind;
+use crate::sides::{GANNET, Side};
 use serde_json::Value;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -26,11 +26,11 @@ impl Found<'_> {
     ) -> Part {
         let tasks: Vec<Task> = Task::ALL
             .into_iter()
-            .filter(|&task| self.contestants().iter().any(|&kind| !self.each(kind, task, &of).is_empty()))
+            .filter(|&task| self.contestants().iter().any(|&side| !self.each(side, task, &of).is_empty()))
             .collect();
-        let bars = self.contestants().into_iter().map(|kind| Bars {
-            name: self.title(kind),
-            values: tasks.iter().map(|&task| Spread::of(&self.each(kind, task, &of))).collect(),
+        let bars = self.contestants().into_iter().map(|side| Bars {
+            name: self.title(side),
+            values: tasks.iter().map(|&task| Spread::of(&self.each(side, task, &of))).collect(),
         });
         Part::Figure(Figure {
             id: id.to_owned(),
@@ -46,19 +46,19 @@ impl Found<'_> {
 
     pub(super) fn alone(&self) -> Vec<Part> {
         let mut rows = Vec::new();
-        for (task, kind) in self.rows() {
-            let seconds = self.each(kind, task, seconds_alone);
-            let speed = self.each(kind, task, |told| {
+        for (task, side) in self.rows() {
+            let seconds = self.each(side, task, seconds_alone);
+            let speed = self.each(side, task, |told| {
                 let bytes = figure(told, "/phases/idle/data_bytes").filter(|_| task.is_of_all_data())?;
                 ratio(Some(bytes / 1e6), seconds_alone(told))
             });
-            let copy = median(&self.each(kind, Task::Copy, seconds_alone));
+            let copy = median(&self.each(side, Task::Copy, seconds_alone));
             let mebibytes = |path: &str| {
-                median(&self.each(kind, task, |told| figure(told, path))).map(|bytes| bytes / MIB)
+                median(&self.each(side, task, |told| figure(told, path))).map(|bytes| bytes / MIB)
             };
             rows.push(vec![
                 task.name().to_owned(),
-                format!("{}: {}", self.title(kind), task.tool(kind).unwrap_or_default()),
+                format!("{}: {}", self.title(side), task.tool(side).unwrap_or_default()),
                 shown(median(&seconds)),
                 range(&seconds),
                 shown(median(&speed)),
@@ -98,12 +98,12 @@ impl Found<'_> {
     }
 
     /// A task's time beside users, or that it had to be ended.
-    pub(super) fn beside(&self, kind: Kind, task: Task, load: &str) -> [String; 2] {
-        let seconds = self.each(kind, task, |told| seconds_beside(told, load));
+    pub(super) fn beside(&self, side: Side, task: Task, load: &str) -> [String; 2] {
+        let seconds = self.each(side, task, |told| seconds_beside(told, load));
         if seconds.is_empty() {
             return [format!("not within {} s", self.plan.limit), "–".to_owned()];
         }
-        let ratios = self.each(kind, task, |told| ratio(seconds_beside(told, load), seconds_alone(told)));
+        let ratios = self.each(side, task, |told| ratio(seconds_beside(told, load), seconds_alone(told)));
         [shown(median(&seconds)), shown(median(&ratios))]
     }
 
@@ -111,25 +111,25 @@ impl Found<'_> {
         let name = "transactions_per_second";
         let kept = |told: &Value| ratio(with(told, "closed", name), without(told, "closed", name));
         let mut rows = Vec::new();
-        for (task, kind) in self.rows() {
-            let ratios = self.each(kind, task, kept);
-            let [seconds, times] = self.beside(kind, task, "closed");
-            let beside = |task| median(&self.each(kind, task, |told| seconds_beside(told, "closed")));
+        for (task, side) in self.rows() {
+            let ratios = self.each(side, task, kept);
+            let [seconds, times] = self.beside(side, task, "closed");
+            let beside = |task| median(&self.each(side, task, |told| seconds_beside(told, "closed")));
             rows.push(vec![
                 task.name().to_owned(),
-                self.title(kind),
+                self.title(side),
                 format!(
                     "{} → {}",
-                    shown(median(&self.each(kind, task, |told| without(told, "closed", name)))),
-                    shown(median(&self.each(kind, task, |told| with(told, "closed", name))))
+                    shown(median(&self.each(side, task, |told| without(told, "closed", name)))),
+                    shown(median(&self.each(side, task, |told| with(told, "closed", name))))
                 ),
                 shown(median(&ratios)),
                 range(&ratios),
                 seconds,
                 times,
                 shown(ratio(beside(task), beside(Task::Copy))),
-                shown(median(&self.each(kind, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
-                shown(median(&self.each(kind, task, lost))),
+                shown(median(&self.each(side, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
+                shown(median(&self.each(side, task, lost))),
             ]);
         }
         let head = [
@@ -163,8 +163,8 @@ impl Found<'_> {
 
     /// The users' throughput at full load, before, with and behind the task, against the mean before.
     pub(super) fn over_time(&self, task: Task) -> Option<Part> {
-        let line = |kind: Kind| {
-            let told = *self.task(kind, task).first()?;
+        let line = |side: Side| {
+            let told = *self.task(side, task).first()?;
             let mean = figure(told, "/phases/closed/before/transactions_per_second")?;
             let (mut points, mut begin) = (Vec::new(), 0.0);
             for phase in ["before", "with", "behind"] {
@@ -182,7 +182,7 @@ impl Found<'_> {
             let began = figure(told, "/phases/closed/before/seconds")?
                 + figure(told, "/phases/closed/with/beside/runs/0/began")?;
             Some(Line {
-                name: format!("{} (the task begins at {} s)", self.title(kind), number(began)),
+                name: format!("{} (the task begins at {} s)", self.title(side), number(began)),
                 points,
             })
         };
@@ -204,18 +204,18 @@ impl Found<'_> {
         let slower = |told: &Value| ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms"));
         let name = "transactions_per_second";
         let mut rows = Vec::new();
-        for (task, kind) in self.rows() {
-            let ratios = self.each(kind, task, slower);
+        for (task, side) in self.rows() {
+            let ratios = self.each(side, task, slower);
             let kept =
-                self.each(kind, task, |told| ratio(with(told, "open", name), without(told, "open", name)));
-            let [seconds, times] = self.beside(kind, task, "open");
+                self.each(side, task, |told| ratio(with(told, "open", name), without(told, "open", name)));
+            let [seconds, times] = self.beside(side, task, "open");
             rows.push(vec![
                 task.name().to_owned(),
-                self.title(kind),
+                self.title(side),
                 format!(
                     "{} → {}",
-                    shown(median(&self.each(kind, task, |told| without(told, "open", "p99_ms")))),
-                    shown(median(&self.each(kind, task, |told| with(told, "open", "p99_ms"))))
+                    shown(median(&self.each(side, task, |told| without(told, "open", "p99_ms")))),
+                    shown(median(&self.each(side, task, |told| with(told, "open", "p99_ms"))))
                 ),
                 shown(median(&ratios)),
                 range(&ratios),
@@ -250,12 +250,11 @@ impl Found<'_> {
     pub(super) fn verdicts(&self) -> Vec<Part> {
         let name = "transactions_per_second";
         let mut rows = Vec::new();
-        for rival in self.contestants().into_iter().filter(|&kind| kind != Kind::Gannet) {
+        for rival in self.contestants().into_iter().filter(|&side| side != GANNET) {
             let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<f64>| {
                 let (mut ahead, mut behind) = (Vec::new(), Vec::new());
                 for task in Task::ALL.into_iter().filter(|&task| task != Task::Copy) {
-                    let pair =
-                        (median(&self.each(Kind::Gannet, task, of)), median(&self.each(rival, task, of)));
+                    let pair = (median(&self.each(GANNET, task, of)), median(&self.each(rival, task, of)));
                     let (Some(ours), Some(theirs)) = pair else { continue };
                     let told = format!("{} ({} : {})", task.name(), number(ours), number(theirs));
                     let is_ahead = if is_more_better { ours >= theirs } else { ours <= theirs };

@@ -1,8 +1,9 @@
 use super::report::report;
-use super::task_id;
+use super::{Admin, changes_id, task_id};
 use crate::admin::task::Task;
+use crate::experiments::Experiment;
 use crate::record::{Ended, Order, Record, Size};
-use crate::servers::Kind;
+use crate::sides::{GANNET, POSTGRESQL, Side};
 use serde_json::Value;
 use serde_json::json;
 
@@ -30,16 +31,20 @@ fn told(name: &str, alone: f64, beside: Option<f64>, kept: f64) -> Value {
     })
 }
 
-fn run(folder: &std::path::Path, steps: Vec<(String, Value)>) -> Record {
-    let order = Order {
+fn order(rivals: &[&str]) -> Order {
+    Order {
         experiment: "admin".to_owned(),
         size: Size::Quick,
-        rivals: vec!["postgresql".to_owned()],
+        rivals: rivals.iter().map(|&rival| rival.to_owned()).collect(),
         modes: vec!["auto".to_owned()],
         profiles: vec!["as-is".to_owned()],
         repeat: 1,
         seed: 1,
-    };
+    }
+}
+
+fn run(folder: &std::path::Path, rivals: &[&str], steps: Vec<(String, Value)>) -> Record {
+    let order = order(rivals);
     let mut run = Record::create(folder, &order, Value::Null).unwrap();
     for (id, output) in steps {
         let (command, output) = (Vec::new(), vec![output]);
@@ -61,11 +66,11 @@ fn run(folder: &std::path::Path, steps: Vec<(String, Value)>) -> Record {
 fn a_report_says_what_was_measured_and_who_is_ahead() {
     let folder = tempfile::tempdir().unwrap();
     let steps = vec![
-        (task_id(Kind::Gannet, Task::Copy, 1), told("Gannet", 0.5, Some(1.0), 1.0)),
-        (task_id(Kind::Gannet, Task::Check, 1), told("Gannet", 1.0, Some(2.0), 0.9)),
-        (task_id(Kind::PostgreSql, Task::Check, 1), told("PostgreSQL 15", 0.8, None, 0.5)),
+        (task_id(GANNET, Task::Copy, 1), told("Gannet", 0.5, Some(1.0), 1.0)),
+        (task_id(GANNET, Task::Check, 1), told("Gannet", 1.0, Some(2.0), 0.9)),
+        (task_id(POSTGRESQL, Task::Check, 1), told("PostgreSQL 15", 0.8, None, 0.5)),
     ];
-    let text = report(&run(&folder.path().join("run"), steps)).markdown();
+    let text = report(&run(&folder.path().join("run"), &["postgresql"], steps)).markdown();
     // 100 MB in a second, twice as long as the copy.
     assert!(
         text.contains("| check | Gannet: gannet check | 1.00 | one | 100 | 2.00 | 1.00 | 0 | 0 → 1.00 | 0 |"),
@@ -80,11 +85,42 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
     assert!(text.contains("| PostgreSQL 15 | time alone, s | – | check (1.00 : 0.800) |"), "{text}");
     assert!(text.contains("users' throughput kept at full load | check (0.900 : 0.500) | –"), "{text}");
     assert!(text.contains("After 3 of the steps") && !text.contains("No rival"), "{text}");
+    assert!(text.contains("PostgreSQL's autovacuum is off") && !text.contains("sweep interval"), "{text}");
 }
 
 #[test]
 fn a_report_of_nothing_has_no_figures_made_up() {
     let folder = tempfile::tempdir().unwrap();
-    let text = report(&run(&folder.path().join("run"), Vec::new())).markdown();
+    let text = report(&run(&folder.path().join("run"), &["postgresql"], Vec::new())).markdown();
     assert!(!text.contains("NaN") && !text.contains("After 0"), "{text}");
+}
+
+#[test]
+fn each_contestant_does_what_he_has() {
+    let steps = Admin.steps(&order(&["postgresql", "firebird"]), std::path::Path::new("data"));
+    let has = |id: &str| steps.iter().any(|step| step.id == id);
+    assert!(has("load, firebird") && has("task, firebird, sweep, 1") && has("garbage, firebird, held, 1"));
+    assert!(has("task, firebird, incremental, 1") && !has("task, postgresql, incremental, 1"));
+    assert!(has("task, gannet, compact, 1") && !has("task, firebird, compact, 1"));
+    assert!(has("changes, 1") && has("changes, firebird, 1") && !has("changes, postgresql, 1"));
+    for step in steps.iter().filter(|step| step.id.contains("firebird")) {
+        assert!(step.command.windows(2).any(|two| two == ["--server", "firebird"]), "{:?}", step.command);
+    }
+}
+
+#[test]
+fn what_firebird_has_left_out_and_what_it_has_made_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut check = told("Firebird 3.0.11", 2.0, Some(4.0), 0.5);
+    check["phases"]["closed"]["with"]["beside"]["runs"][0]["said"] = json!({ "tables_left_out": 3 });
+    let made = |seconds: f64, bytes: u64| json!({ "seconds": seconds, "said": { "made_bytes": bytes } });
+    let changes = json!({
+        "server": { "server": "Firebird 3.0.11" }, "full": made(2.0, 100 << 20), "points": [{ "run": made(0.5, 25 << 20) }],
+    });
+    let steps =
+        vec![(task_id(Side::Firebird, Task::Check, 1), check), (changes_id(Side::Firebird, 1), changes)];
+    let text = report(&run(&folder.path().join("run"), &["firebird"], steps)).markdown();
+    assert!(text.contains("could not lock 3 tables"), "{text}");
+    assert!(text.contains("| Firebird 3.0.11 | 25.0 | 0.500 | 0.250 | – | 25.0 |"), "{text}");
+    assert!(text.contains("Firebird's sweep interval is 0") && !text.contains("autovacuum is off"), "{text}");
 }

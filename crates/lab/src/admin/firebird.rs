@@ -1,0 +1,186 @@
+//! Firebird's own programs for each task. They are its server's clients, but for reading the file: `nbackup` and `gstat` do so themselves, and by its services the server does the
+//! work of `gbak` and of the validation.
+//!
+//! Who ends a program that takes too long ends a client only: what it has begun within the server is ended by [`abandon`].
+
+use super::files;
+use super::place::one;
+use super::task::{Task, chain};
+use crate::firebird::server::{Server, utility};
+use crate::tpcc::connection::Connection;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long what was given up may take to end within the server.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What does it, in words for a report.
+pub(super) fn tool(task: Task) -> Option<&'static str> {
+    Some(match task {
+        Task::Copy => "copy of the data files",
+        Task::Backup => "nbackup -B 0",
+        Task::Incremental => "nbackup -B n, since n - 1",
+        Task::Stat => "gstat -a -r",
+        Task::Check => "online validation by fbsvcmgr",
+        Task::Sweep => "gfix -sweep",
+        Task::Dump => "gbak -b -g -se",
+        Task::Compact => return None,
+    })
+}
+
+/// The program that does it once, with what it makes as `made`.
+///
+/// # Errors
+/// There is no such task, or a program is missing.
+pub(super) fn command(task: Task, server: &Server, made: &Path) -> Result<Command> {
+    let program = |names: &[&str]| server.beside(&utility(names)?);
+    let services = format!("localhost/{}:service_mgr", server.port());
+    Ok(match task {
+        Task::Backup => backup(server, 0, made)?,
+        Task::Incremental => backup(server, level(made)?, made)?,
+        Task::Stat => {
+            let mut command = program(&["gstat", "fbstat"])?;
+            command.args(["-a", "-r"]).arg(server.address());
+            command
+        }
+        Task::Check => {
+            let mut command = program(&["fbsvcmgr"])?;
+            command.args([&*services, "action_validate", "dbname"]).arg(server.database());
+            command
+        }
+        Task::Sweep => {
+            let mut command = program(&["gfix"])?;
+            command.arg("-sweep").arg(server.address());
+            command
+        }
+        Task::Dump => {
+            let mut command = program(&["gbak"])?;
+            command.args(["-b", "-g", "-se", &services]).arg(server.database()).arg(made);
+            command
+        }
+        Task::Copy | Task::Compact => bail!("there is no {}", task.name()),
+    })
+}
+
+fn backup(server: &Server, level: usize, made: &Path) -> Result<Command> {
+    let mut command = server.beside(&utility(&["nbackup"])?)?;
+    command.args(["-B", &level.to_string()]).arg(server.address()).arg(made);
+    Ok(command)
+}
+
+/// The full backup that incremental ones add to.
+///
+/// # Errors
+/// The program is missing, or the folder cannot be made.
+pub(super) fn first_of_chain(server: &Server, out: &Path) -> Result<Command> {
+    let chain = chain(out);
+    fs::create_dir(&chain)?;
+    backup(server, 0, &chain.join("full"))
+}
+
+/// Where a task puts what it makes: what is added to a chain stays with it.
+pub(super) fn made(task: Task, out: &Path, number: u32) -> PathBuf {
+    let folder = if task == Task::Incremental { chain(out) } else { out.to_owned() };
+    folder.join(format!("{}-{number}", task.name()))
+}
+
+/// The level of the next backup of a chain, which adds to the one before: those that are there have the levels below.
+fn level(made: &Path) -> Result<usize> {
+    let chain = made.parent().context("a backup is in a folder")?;
+    Ok(fs::read_dir(chain).with_context(|| format!("cannot read {chain:?}"))?.count())
+}
+
+/// What a program that has come to its end has said and made.
+///
+/// # Errors
+/// It has found the database damaged, or has not done what it was to do.
+pub(super) fn heard(task: Task, made: &Path, text: &str) -> Result<Value> {
+    match task {
+        Task::Backup | Task::Incremental => {
+            let found = fs::metadata(made).with_context(|| format!("nbackup has not made {made:?}"))?;
+            Ok(json!({ "made_bytes": found.len() }))
+        }
+        Task::Check => validated(text),
+        _ => Ok(Value::Null),
+    }
+}
+
+/// What the online validation tells. It ends as if all was well, whatever it has found; a table that it could not lock in time it leaves out.
+fn validated(text: &str) -> Result<Value> {
+    let bad = text.lines().find(|line| line.contains("ERRORS found"));
+    ensure!(bad.is_none(), "the online validation has found: {}", bad.unwrap_or_default().trim());
+    ensure!(
+        text.contains("Validation finished"),
+        "the online validation has not come to its end: {}",
+        text.trim().lines().last().unwrap_or("it says nothing")
+    );
+    let count = |words: &str| text.lines().filter(|line| line.trim_end().ends_with(words)).count();
+    let (sound, left_out) = (count(") is ok"), count("Acquire relation lock failed"));
+    ensure!(sound + left_out > 0, "the online validation has found no table");
+    Ok(json!({ "tables_sound": sound, "tables_left_out": left_out }))
+}
+
+/// Ends what a program has left behind that was ended itself: a database that is locked for a backup with half a file, or work within the server.
+///
+/// # Errors
+/// It does not end.
+pub(super) fn abandon(task: Task, made: &Path, session: &mut dyn Connection) -> Result<()> {
+    files::remove(made)?;
+    if matches!(task, Task::Backup | Task::Incremental) {
+        if one(session, "select mon$backup_state from mon$database")? != 0 {
+            session.batch("alter database end backup")?;
+        }
+        return Ok(());
+    }
+    // What the services do has no protocol.
+    let theirs = "mon$system_flag = 0 and mon$attachment_id <> current_connection \
+        and (mon$remote_protocol is null or mon$remote_process containing 'gfix' or mon$remote_process containing 'stat')";
+    let began = Instant::now();
+    while one(session, &format!("select count(*) from mon$attachments where {theirs}"))? > 0 {
+        ensure!(began.elapsed() < PATIENCE, "{} goes on within the server after its end", task.name());
+        session.batch(&format!("delete from mon$attachments where {theirs}"))?;
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOUND: &str = "14:35:01.12 Validation started \n \n14:35:01.12 Relation 128 (ITEM) \n\
+        14:35:01.12   process pointer page    0 of    1 \n14:35:01.12 Index 1 (RDB$PRIMARY1) \n\
+        14:35:01.20 Relation 128 (ITEM) is ok \n \n14:35:01.20 Validation finished \n";
+
+    #[test]
+    fn a_validation_is_believed_what_it_says_and_not_how_it_ends() {
+        assert_eq!(validated(SOUND).unwrap(), json!({ "tables_sound": 1, "tables_left_out": 0 }));
+        let busy = SOUND.replace("Relation 128 (ITEM) is ok", "Acquire relation lock failed");
+        assert_eq!(validated(&busy).unwrap(), json!({ "tables_sound": 0, "tables_left_out": 1 }));
+        let damaged = SOUND.replace("(ITEM) is ok", "(ITEM) : 3 ERRORS found");
+        assert!(validated(&damaged).unwrap_err().to_string().contains("3 ERRORS"));
+        let half = SOUND.replace("Validation finished", "");
+        assert!(validated(&half).unwrap_err().to_string().contains("not come to its end"));
+        let none = SOUND.replace("is ok", "is looked at");
+        assert!(validated(&none).unwrap_err().to_string().contains("no table"));
+    }
+
+    #[test]
+    fn each_backup_of_a_chain_adds_to_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let chain = chain(folder.path());
+        fs::create_dir(&chain).unwrap();
+        fs::write(chain.join("full"), "x").unwrap();
+        let first = made(Task::Incremental, folder.path(), 7);
+        assert_eq!((first.parent(), level(&first).unwrap()), (Some(&*chain), 1));
+        fs::write(&first, "x").unwrap();
+        assert_eq!(level(&made(Task::Incremental, folder.path(), 9)).unwrap(), 2);
+        assert_eq!(made(Task::Backup, folder.path(), 3), folder.path().join("backup-3"));
+        assert!(heard(Task::Backup, &folder.path().join("none"), "").is_err());
+    }
+}
