@@ -59,6 +59,27 @@ pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 's
     JoinHandle { name: name.to_owned(), kind }
 }
 
+/// The same, where the body can be done without, or by the caller: it is given back when the system has no thread to give.
+pub fn try_spawn<T: Send + 'static, B: FnOnce() -> T + Send + 'static>(
+    name: &str,
+    body: B,
+) -> Result<JoinHandle<T>, B> {
+    if sim::active() {
+        return Ok(spawn(name, body));
+    }
+    // A thread that cannot be started would take the body with it.
+    let body = Arc::new(Mutex::new(Some(body)));
+    let taken = Arc::clone(&body);
+    let run = move || {
+        let body = taken.lock().take();
+        body.expect("who starts the thread takes the body back only where there is none")()
+    };
+    match std::thread::Builder::new().name(name.to_owned()).spawn(run) {
+        Ok(handle) => Ok(JoinHandle { name: name.to_owned(), kind: Kind::Real(handle) }),
+        Err(_) => Err(body.lock().take().expect("nobody has run it")),
+    }
+}
+
 /// From now on the calling thread, and those it starts, run only as far as others leave them the processors, except for a small part
 /// (nice 10). For work in the background that takes much of them. Linux only; elsewhere, and in a simulation, it does nothing.
 pub fn step_back() {

@@ -221,8 +221,8 @@ impl Engine {
         self.lender.memory(purpose, bytes)
     }
 
-    /// Bytes that an operation should be content with before it spills: a quarter of the budget, shared equally by those
-    /// who hold [`WorkMemory`] now, but at least 1 MiB. It falls as others begin and rises as they end, so who
+    /// Bytes that an operation should be content with before it spills: a quarter of the budget and half of the frames that have no page,
+    /// shared equally by those who hold [`WorkMemory`] now, but at least 1 MiB. It falls as others begin and rises as they end, so who
     /// grows in steps asks before each.
     pub fn work_limit(&self) -> u64 {
         self.lender.work_limit()

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Fraction of the budget that all operations are meant to take together.
 const WORK_SHARE: u64 = 4;
+/// Fraction of the frames without a page that they are meant to take besides: nobody loses a page by that, but for those that come soon.
+const UNUSED_SHARE: u64 = 2;
 /// The least that one operation may count on, in bytes.
 const WORK_LEAST: u64 = 1 << 20;
 /// Fraction of the budget that is left for others.
@@ -90,7 +92,9 @@ impl Lender {
     /// See [`crate::Engine::work_limit`].
     pub(crate) fn work_limit(&self) -> u64 {
         let holders = self.holders.load(Ordering::Relaxed).max(1);
-        (self.budget.limit() / WORK_SHARE / holders).max(WORK_LEAST)
+        let pools = self.pools.lock();
+        let unused: u64 = pools.iter().map(|pool| (pool.free_frames() * pool.page_size()) as u64).sum();
+        ((self.budget.limit() / WORK_SHARE + unused / UNUSED_SHARE) / holders).max(WORK_LEAST)
     }
 
     /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the

@@ -15,9 +15,6 @@ use crate::types::{Modifier, Numeric, Value};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Bytes of which a text may have several times what it needs.
-const SHORT_TEXT: usize = 64;
-
 /// How the rows of a table and the entries of its indexes become bytes, worked out once for each definition: see [`Table::codec`].
 #[derive(Clone, Debug)]
 pub struct TableCodec {
@@ -291,29 +288,18 @@ impl TableCodec {
         Ok((layout, body))
     }
 
-    /// Puts a text over one that has memory of its own, and not much too much of it; false where it is none, or there is none.
+    /// Puts a text where there may be one with memory of its own; false where the column is no text, or NULL.
     #[inline]
-    fn text_over(
-        &self,
-        column: usize,
-        layout: &RowLayout,
-        body: &Body<'_>,
-        place: &mut Value,
-    ) -> Result<bool> {
-        let Value::Text(text) = place else { return Ok(false) };
+    fn text_over(&self, column: usize, layout: &RowLayout, body: &Body<'_>, out: &mut Value) -> Result<bool> {
         let Place::Variable { place, form: Form::Text, bit, .. } = layout.places[column] else {
             return Ok(false);
         };
-        if !text.is_heap_allocated() || body.is_null(bit) {
+        if body.is_null(bit) {
             return Ok(false);
         }
         let bytes = body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
-        if text.capacity() > 4 * bytes.len().max(SHORT_TEXT) {
-            return Ok(false);
-        }
-        let new = std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"))?;
-        text.clear();
-        text.push_str(new);
+        let text = std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"))?;
+        out.become_text(text);
         Ok(true)
     }
 

@@ -372,6 +372,7 @@ pub trait RowSource: fmt::Debug + Send {
 
 mod aggregate;
 mod arena;
+mod behind;
 mod computed;
 mod expr;
 mod hash;

@@ -123,7 +123,7 @@ impl Operator for Sort {
                 self.stage = Stage::Give;
             }
             while out.has_room(context, limit)? {
-                if !out.push_with(|values| self.sorter.next(values))? {
+                if !out.push_over(|values| self.sorter.next(values))? {
                     self.stage = Stage::Read;
                     break;
                 }

@@ -5,10 +5,14 @@
 //! their first key, and where the row stands. Where memory ends, the sorted rows become a *run* in a temporary file; at the end
 //! the runs are merged, so many at a time as memory has room for their blocks. Rows with equal keys stay in their order.
 //!
+//! Once there is a run, more are to be expected: half of the memory takes rows then, while a thread sorts and writes those in
+//! the other half, see [`super::behind`]. Rows of one sorter are in runs in the order in which they came, as ties are decided by that.
+//!
 //! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
 //! even taken.
 
-use super::arena::{Arena, RowRef};
+use super::arena::{Arena, CHUNK_MOST, TOUCHED, touch};
+use super::behind::{Behind, Entry, Made, Work, sorted};
 use super::keys::Shapes;
 use super::memory::Memory;
 use super::spill::{
@@ -22,11 +26,16 @@ use gannet_base::memory::Purpose;
 use gannet_store::TempFile;
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Runs merged at a time, least and most.
 const FAN_IN: (u64, u64) = (4, 128);
 /// Rows compared between two looks at the cancellation flag.
 const CHECK_EVERY: usize = 1 << 12;
+/// Less memory than this is not halved: runs would be short, and many.
+const HALVED_LEAST: usize = 16 << 20;
+/// What each half leaves of its half, for what the other may have too much.
+const HALF_LEAVES: usize = 2 * CHUNK_MOST;
 /// Rows kept before the first look for those that are not among the first.
 const PRUNE_LEAST: usize = 1024;
 
@@ -36,11 +45,8 @@ pub(super) struct SortOrder {
     keys: Vec<Key>,
     /// The columns stored behind the keys.
     rest: Vec<usize>,
-    /// Where each column of the row stands among what is stored.
-    restore: Vec<usize>,
-    /// The stored values are the row's, in their order.
-    in_order: bool,
-    shapes: Shapes,
+    /// Of each stored value the column of the row that it is, if any.
+    columns: Vec<Option<usize>>,
 }
 
 #[derive(Debug)]
@@ -54,32 +60,36 @@ impl SortOrder {
     /// For rows of `width` values.
     pub(super) fn new(order: &[OrderBy], width: usize) -> Self {
         let mut keys: Vec<Key> = Vec::new();
-        let mut restore = vec![usize::MAX; width];
+        let mut columns: Vec<Option<usize>> = Vec::new();
         for by in order {
-            match &by.expr {
+            let column = match &by.expr {
                 // What stands there already, or is the same for all rows, decides nothing.
-                Expr::Column(column) if restore[*column] != usize::MAX => continue,
+                Expr::Column(column) if columns.contains(&Some(*column)) => continue,
                 Expr::Literal(_) | Expr::Parameter(_) => continue,
-                Expr::Column(column) => restore[*column] = keys.len(),
-                _ => {}
-            }
+                Expr::Column(column) => Some(*column),
+                _ => None,
+            };
             let &OrderBy { descending, nulls_first, .. } = by;
             keys.push(Key { expr: by.expr.clone(), descending, nulls_first });
+            columns.push(column);
         }
-        let rest: Vec<usize> = (0..width).filter(|&column| restore[column] == usize::MAX).collect();
-        for (index, &column) in rest.iter().enumerate() {
-            restore[column] = keys.len() + index;
-        }
-        let in_order = keys.len() + rest.len() == width && restore.is_sorted();
-        SortOrder { keys, rest, restore, in_order, shapes: Shapes::default() }
+        let rest: Vec<usize> = (0..width).filter(|&column| !columns.contains(&Some(column))).collect();
+        columns.extend(rest.iter().copied().map(Some));
+        SortOrder { keys, rest, columns }
     }
 
-    fn encode(&mut self, row: &[Value], context: &Context<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn encode(
+        &self,
+        row: &[Value],
+        context: &Context<'_>,
+        shapes: &mut Shapes,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         out.clear();
         out.extend_from_slice(&[0; ROW_HEADER]);
         for (index, key) in self.keys.iter().enumerate() {
             let value = key.expr.eval(row, context)?;
-            self.shapes.admit(index, &value)?;
+            shapes.admit(index, &value)?;
             encode(&value, out);
         }
         for &column in &self.rest {
@@ -92,23 +102,14 @@ impl SortOrder {
         Ok(())
     }
 
-    /// Appends the columns of an encoded row.
-    fn decode(&self, row: &[u8], scratch: &mut Vec<Value>, out: &mut Vec<Value>) -> Result<()> {
-        let fields = Fields(&row[ROW_HEADER..]);
-        if self.in_order {
-            return fields.values(out);
-        }
-        scratch.clear();
-        fields.values(scratch)?;
-        if scratch.len() != self.keys.len() + self.rest.len() {
-            return Err(Error::internal("a sorted row has another number of values"));
-        }
-        out.extend(self.restore.iter().map(|&place| std::mem::take(&mut scratch[place])));
-        Ok(())
+    /// Puts the columns of an encoded row into their places.
+    #[inline]
+    fn decode(&self, row: &[u8], out: &mut [Value]) -> Result<()> {
+        Fields(&row[ROW_HEADER..]).put(self.columns.iter().copied(), out)
     }
 
     /// The order of two encoded rows.
-    fn compare(&self, left: &[u8], right: &[u8]) -> Ordering {
+    pub(super) fn compare(&self, left: &[u8], right: &[u8]) -> Ordering {
         self.compare_fields(left, right).unwrap_or(Ordering::Equal)
     }
 
@@ -124,7 +125,7 @@ impl SortOrder {
     }
 
     /// A number that is less only where the row is less, and whether it alone tells rows apart.
-    fn prefix(&self, row: &[u8]) -> (u64, bool) {
+    pub(super) fn prefix(&self, row: &[u8]) -> (u64, bool) {
         let Some(key) = self.keys.first() else { return (0, true) };
         match Fields(&row[ROW_HEADER..]).raw() {
             Ok(raw) => {
@@ -214,17 +215,11 @@ impl Runs {
     }
 }
 
-/// What is moved about when sorting.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    prefix: u64,
-    row: RowRef,
-}
-
 /// Takes rows in any order and gives them back sorted.
 #[derive(Debug)]
 pub(super) struct Sorter {
-    order: SortOrder,
+    order: Arc<SortOrder>,
+    shapes: Shapes,
     node: usize,
     /// Only so many rows are wanted.
     top: usize,
@@ -233,13 +228,25 @@ pub(super) struct Sorter {
     arena: Arena,
     memory: Memory,
     runs: Runs,
+    /// Bytes of the first run's rows, which is what there was room for; 0: there is none yet.
+    run_bytes: usize,
+    /// The last run, while a thread makes it.
+    behind: Option<Behind>,
+    /// The memory of the run before.
+    spare: Option<Arena>,
     encoded: RowBytes,
     /// Bytes of the longest row.
     longest: usize,
     /// The last of the rows wanted, so far: rows behind it need not be taken.
     cutoff: Option<Vec<u8>>,
-    scratch: Vec<Value>,
     output: Output,
+}
+
+/// How a run is made: while more rows are taken, or before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Behind,
+    Here,
 }
 
 #[derive(Debug)]
@@ -257,17 +264,20 @@ impl Sorter {
     /// For `node`; `top`: only so many rows are wanted.
     pub(super) fn new(order: SortOrder, node: usize, top: Option<usize>) -> Self {
         Sorter {
-            order,
+            order: Arc::new(order),
+            shapes: Shapes::default(),
             node,
             top: top.unwrap_or(usize::MAX),
             given: 0,
             arena: Arena::new(0),
             memory: Memory::default(),
             runs: Runs::default(),
+            run_bytes: 0,
+            behind: None,
+            spare: None,
             encoded: RowBytes::default(),
             longest: 0,
             cutoff: None,
-            scratch: Vec::new(),
             output: Output::Taking,
         }
     }
@@ -276,7 +286,8 @@ impl Sorter {
     pub(super) fn reset(&mut self, top: Option<usize>) {
         self.top = top.unwrap_or(usize::MAX);
         self.given = 0;
-        self.order.shapes = Shapes::default();
+        self.shapes = Shapes::default();
+        (self.behind, self.spare, self.run_bytes) = (None, None, 0);
         self.arena.clear();
         self.memory.shrink(self.arena.bytes());
         self.runs = Runs::default();
@@ -298,7 +309,8 @@ impl Sorter {
             return Ok(());
         }
         let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
-        self.order.encode(row, context, self.encoded.begin(row_room(row), charge)?)?;
+        let encoded = self.encoded.begin(row_room(row), charge)?;
+        self.order.encode(row, context, &mut self.shapes, encoded)?;
         self.encoded.settle(charge)?;
         self.longest = self.longest.max(self.encoded.len());
         let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
@@ -308,74 +320,90 @@ impl Sorter {
         if self.arena.len() >= self.top.saturating_mul(2).max(PRUNE_LEAST) && self.top < usize::MAX {
             self.prune();
         }
-        let needed = self.needed();
-        if !self.memory.reserve(context, needed)? {
-            if self.arena.len() > self.top {
-                self.prune();
-            }
-            if !self.memory.reserve(context, self.needed())? && !self.arena.is_empty() {
-                self.spill(context)?;
-            }
-            self.memory.demand(context, self.needed())?;
+        if self.run_bytes >= HALVED_LEAST && self.own_bytes() > self.run_bytes / 2 - HALF_LEAVES {
+            self.spill(context, Way::Behind)?;
+        }
+        if !self.memory.reserve(context, self.needed())? {
+            self.make_room(context)?;
         }
         self.arena.push(&self.encoded);
         self.encoded.forget_long();
         Ok(())
     }
 
-    /// Bytes needed with one more row.
-    fn needed(&self) -> usize {
-        self.arena.bytes_with(self.encoded.len()) + (self.arena.len() + 1) * size_of::<Entry>()
+    /// The memory ends before the next row: has it that the row can be taken.
+    #[cold]
+    fn make_room(&mut self, context: &Context<'_>) -> Result<()> {
+        self.settle(context)?;
+        self.spare = None;
+        if self.arena.len() > self.top {
+            self.prune();
+        }
+        if !self.memory.reserve(context, self.needed())? && !self.arena.is_empty() {
+            self.spill(context, Way::Here)?;
+        }
+        self.memory.demand(context, self.needed())
     }
 
-    /// The rows in order, or the first ones of them.
-    fn sorted(&self, first: usize) -> Vec<Entry> {
-        let mut entries = Vec::with_capacity(self.arena.len());
-        let mut exact = true;
-        for row in self.arena.iter() {
-            let (prefix, tells) = self.order.prefix(self.arena.row(row));
-            exact &= tells;
-            entries.push(Entry { prefix, row });
-        }
-        let compare = |a: &Entry, b: &Entry| {
-            let mut order = a.prefix.cmp(&b.prefix);
-            if order == Ordering::Equal && !exact {
-                order = self.order.compare(self.arena.row(a.row), self.arena.row(b.row));
-            }
-            order.then(a.row.cmp(&b.row))
-        };
-        if first < entries.len() {
-            entries.select_nth_unstable_by(first, compare);
-            entries.truncate(first);
-        }
-        entries.sort_unstable_by(compare);
-        entries
+    /// Bytes of the rows that are being taken.
+    fn own_bytes(&self) -> usize {
+        self.arena.used() + self.arena.len() * size_of::<Entry>()
+    }
+
+    /// Bytes needed with one more row, and for the run that is made behind.
+    fn needed(&self) -> usize {
+        let others =
+            self.behind.as_ref().map_or(0, Behind::bytes) + self.spare.as_ref().map_or(0, Arena::bytes);
+        self.arena.bytes_with(self.encoded.len()) + (self.arena.len() + 1) * size_of::<Entry>() + others
     }
 
     /// Throws away what is not among the first rows.
     fn prune(&mut self) {
-        let mut entries = self.sorted(self.top);
+        let mut entries = sorted(&self.order, &self.arena, self.top);
         self.cutoff = entries.last().map(|last| self.arena.row(last.row).to_vec());
         entries.sort_unstable_by_key(|entry| entry.row);
         self.arena.keep(entries.iter().map(|entry| entry.row));
     }
 
     /// The rows in memory become a run.
-    fn spill(&mut self, context: &Context<'_>) -> Result<()> {
+    fn spill(&mut self, context: &Context<'_>, way: Way) -> Result<()> {
         context.check()?;
-        let mut writer = self.runs.writer(context)?;
-        let entries = self.sorted(self.top);
-        for entry in &entries {
-            writer.push_encoded(self.arena.row(entry.row))?;
+        self.settle(context)?;
+        let writer = self.runs.writer(context)?;
+        if self.run_bytes == 0 {
+            self.run_bytes = self.own_bytes();
         }
-        if let Some(last) = entries.get(self.top.wrapping_sub(1)) {
-            // Before the cutoff, as it was taken.
-            self.cutoff = Some(self.arena.row(last.row).to_vec());
+        let next = self.spare.take().unwrap_or_else(|| Arena::new(0));
+        let arena = std::mem::replace(&mut self.arena, next);
+        let work = Work::new(&self.order, arena, writer, self.top);
+        match way {
+            Way::Behind => self.behind = Some(Behind::begin(work)),
+            Way::Here => {
+                self.take(work.make()?, context)?;
+                self.spare = None;
+            }
         }
-        drop(entries);
-        self.runs.push(writer.finish(context, self.node)?);
-        self.arena.clear();
         context.check()
+    }
+
+    /// Waits for the run that is made behind.
+    fn settle(&mut self, context: &Context<'_>) -> Result<()> {
+        let Some(behind) = self.behind.take() else { return Ok(()) };
+        self.take(behind.end()?, context)?;
+        context.check()
+    }
+
+    fn take(&mut self, made: Made, context: &Context<'_>) -> Result<()> {
+        // Rows were thrown away meanwhile, maybe with a better one.
+        let is_less = |made: &Vec<u8>, known: &Vec<u8>| self.order.compare(made, known) == Ordering::Less;
+        match (made.cutoff, &self.cutoff) {
+            (Some(made), Some(known)) if !is_less(&made, known) => {}
+            (Some(made), _) => self.cutoff = Some(made),
+            (None, _) => {}
+        }
+        self.runs.push(made.writer.finish(context, self.node)?);
+        self.spare = Some(made.arena);
+        Ok(())
     }
 
     /// No more rows come: from now on they are given by [`Sorter::next`].
@@ -384,14 +412,16 @@ impl Sorter {
         self.encoded.forget_long();
         let peak = self.memory.peak();
         context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
+        self.settle(context)?;
         if self.runs.places.is_empty() {
-            self.output = Output::Memory { entries: self.sorted(self.top), next: 0 };
+            let entries = sorted(&self.order, &self.arena, self.top);
+            self.output = Output::Memory { entries, next: 0 };
             return Ok(());
         }
         if !self.arena.is_empty() {
-            self.spill(context)?;
+            self.spill(context, Way::Here)?;
         }
-        self.arena = Arena::new(0);
+        (self.arena, self.spare) = (Arena::new(0), None);
         self.memory.release();
         let mut runs = std::mem::take(&mut self.runs);
         let fan_in = fan_in(context, self.longest);
@@ -423,8 +453,8 @@ impl Sorter {
         Ok(merged)
     }
 
-    /// Appends the next row; false behind the last one.
-    pub(super) fn next(&mut self, out: &mut Vec<Value>) -> Result<bool> {
+    /// Puts the values of the next row into their places, where there may be others of the kind; false behind the last row.
+    pub(super) fn next(&mut self, out: &mut [Value]) -> Result<bool> {
         if self.given >= self.top {
             return Ok(false);
         }
@@ -433,6 +463,9 @@ impl Sorter {
             Output::Taking => return Err(Error::internal("a sort was not finished")),
             Output::Memory { entries, next } => {
                 let Some(entry) = entries.get(*next) else { return Ok(false) };
+                if next.is_multiple_of(TOUCHED) {
+                    touch(entries[*next..].iter().take(TOUCHED).map(|entry| self.arena.row(entry.row)));
+                }
                 *next += 1;
                 self.arena.row(entry.row)
             }
@@ -441,7 +474,7 @@ impl Sorter {
                 None => return Ok(false),
             },
         };
-        self.order.decode(row, &mut self.scratch, out)?;
+        self.order.decode(row, out)?;
         Ok(true)
     }
 }

@@ -179,6 +179,16 @@ impl Raw<'_> {
         }
     }
 
+    /// Puts it where there may be a string with memory of its own.
+    #[inline]
+    fn put(self, place: &mut Value) -> Result<()> {
+        match self {
+            Raw::Text(bytes) => place.become_text(std::str::from_utf8(bytes).map_err(|_| damaged())?),
+            other => *place = other.into_value()?,
+        }
+        Ok(())
+    }
+
     fn into_value(self) -> Result<Value> {
         let text = |bytes| CompactString::from_utf8(bytes).map_err(|_| damaged());
         Ok(match self {
@@ -306,6 +316,22 @@ impl<'a> Fields<'a> {
     /// Whether they are all the values of a row, as DISTINCT and GROUP BY compare.
     pub(super) fn equal(mut self, row: &[Value]) -> bool {
         row.iter().all(|value| self.raw().is_ok_and(|raw| raw.equals(value))) && self.is_empty()
+    }
+
+    /// Puts the values into their places, one for each, or none.
+    #[inline]
+    pub(super) fn put(
+        mut self,
+        places: impl IntoIterator<Item = Option<usize>>,
+        out: &mut [Value],
+    ) -> Result<()> {
+        for place in places {
+            let raw = self.raw()?;
+            if let Some(place) = place {
+                raw.put(&mut out[place])?;
+            }
+        }
+        if self.is_empty() { Ok(()) } else { Err(damaged()) }
     }
 
     /// Appends all values.

@@ -69,10 +69,27 @@ pub struct Array {
     pub lower: i32,
 }
 
+/// Bytes of which a text may have several times what it needs.
+const SHORT_TEXT: usize = 64;
+
 impl Value {
     /// A string.
     pub fn text(text: impl AsRef<str>) -> Self {
         Value::Text(CompactString::new(text))
+    }
+
+    /// Becomes a string, in the memory of the one that it was where that has memory of its own, and not much too much of it.
+    #[inline]
+    pub(crate) fn become_text(&mut self, new: &str) {
+        match self {
+            Value::Text(text)
+                if text.is_heap_allocated() && text.capacity() <= 4 * new.len().max(SHORT_TEXT) =>
+            {
+                text.clear();
+                text.push_str(new);
+            }
+            _ => *self = Value::text(new),
+        }
     }
 
     /// Whether it is NULL.

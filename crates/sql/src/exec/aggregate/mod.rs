@@ -180,8 +180,9 @@ impl State {
             sorter.finish(context)?;
             let mut last: Option<Vec<Value>> = None;
             let mut rows = 0_u32;
+            let width = arguments + self.call.order.len();
             loop {
-                self.scratch.clear();
+                self.scratch.resize(width, Value::Null);
                 if !sorter.next(&mut self.scratch)? {
                     break;
                 }
@@ -199,6 +200,7 @@ impl State {
                     std::mem::swap(last.get_or_insert_default(), &mut self.scratch);
                 }
             }
+            self.scratch.clear();
             sorter.reset(None);
         }
         memory.demand(context, others + accumulator.finish_bytes())?;

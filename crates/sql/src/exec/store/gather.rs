@@ -10,6 +10,7 @@
 //!    looked up again when its turn comes.
 //! 3. Nothing of the budget is asked for while a page is held.
 
+use super::super::arena::{TOUCHED, touch};
 use super::super::{Context, memory::Memory};
 use super::ahead::{AT_ONCE, Keys, prefetch};
 use crate::Result;
@@ -28,12 +29,6 @@ const DENSE: usize = 2;
 /// Pages waited for one by one from which on keys are asked for one by one, ahead: so many, and one for so many keys.
 const WAITED_MOST: u64 = 16;
 const KEYS_OF_A_WAIT: u64 = 32;
-/// Rows that are touched together, before they are given out, and cache lines of each: they lie anywhere, and the processor then waits
-/// for all of them at once (as in S. Chen et al., "Improving Hash Join Performance through Prefetching", 2004).
-const TOUCHED: usize = 16;
-const TOUCHED_LINES: usize = 4;
-const CACHE_LINE: usize = 64;
-
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -226,24 +221,15 @@ impl Gathered {
     pub(super) fn take(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
         let place = *self.places.get(self.next)?;
         if self.next.is_multiple_of(TOUCHED) {
-            self.touch();
+            let places = self.places.iter().skip(self.next).take(TOUCHED);
+            touch(places.filter_map(|place| {
+                Some(&self.blocks.get(place.block as usize)?[place.start as usize..place.end as usize])
+            }));
         }
         let key = self.keys.get(self.next);
         self.next += 1;
         let row = self.blocks.get(place.block as usize);
         Some((key, row.map(|block| &block[place.start as usize..place.end as usize])))
-    }
-
-    /// Touches the next rows.
-    fn touch(&self) {
-        let mut touched = 0;
-        for place in self.places.iter().skip(self.next).take(TOUCHED) {
-            let Some(block) = self.blocks.get(place.block as usize) else { continue };
-            let row = &block[place.start as usize..place.end as usize];
-            touched =
-                row.iter().step_by(CACHE_LINE).take(TOUCHED_LINES).fold(touched, |sum, byte| sum ^ byte);
-        }
-        std::hint::black_box(touched);
     }
 }
 

@@ -1,0 +1,155 @@
+//! Runs of a sort that a thread sorts and writes while the sorter takes more rows.
+//!
+//! The thread has the rows, the order and the file to itself; the sorter waits for it before it begins another run, gives its rows, or ends. So there
+//! is one at most for each sort, its memory is what the sorter has charged, and nothing of it is left behind a statement.
+
+use super::arena::{Arena, RowRef, TOUCHED, touch};
+use super::sorter::SortOrder;
+use super::spill::SpillWriter;
+use crate::{Error, Result, SqlState};
+use gannet_base::thread::{self, JoinHandle};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
+
+/// Rows written between two looks whether anybody wants them still.
+const CHECK_EVERY: usize = 1 << 12;
+
+/// What is moved about when sorting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    prefix: u64,
+    pub(super) row: RowRef,
+}
+
+/// The rows in order, or the first ones of them.
+pub(super) fn sorted(order: &SortOrder, arena: &Arena, first: usize) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(arena.len());
+    let mut exact = true;
+    for row in arena.iter() {
+        let (prefix, tells) = order.prefix(arena.row(row));
+        exact &= tells;
+        entries.push(Entry { prefix, row });
+    }
+    let compare = |a: &Entry, b: &Entry| {
+        let mut by = a.prefix.cmp(&b.prefix);
+        if by == Ordering::Equal && !exact {
+            by = order.compare(arena.row(a.row), arena.row(b.row));
+        }
+        by.then(a.row.cmp(&b.row))
+    };
+    if first < entries.len() {
+        entries.select_nth_unstable_by(first, compare);
+        entries.truncate(first);
+    }
+    entries.sort_unstable_by(compare);
+    entries
+}
+
+/// Rows that are to become a run.
+#[derive(Debug)]
+pub(super) struct Work {
+    order: Arc<SortOrder>,
+    arena: Arena,
+    writer: SpillWriter,
+    top: usize,
+    unwanted: Arc<AtomicBool>,
+}
+
+/// A run that is written but for its end.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// The writer, behind the run's rows.
+    pub(super) writer: SpillWriter,
+    /// Empty, with the memory that the rows had.
+    pub(super) arena: Arena,
+    /// The last row wanted, where there are as many as are wanted.
+    pub(super) cutoff: Option<Vec<u8>>,
+}
+
+impl Work {
+    /// Of these rows the first `top` go to the writer.
+    pub(super) fn new(order: &Arc<SortOrder>, arena: Arena, writer: SpillWriter, top: usize) -> Self {
+        Work { order: Arc::clone(order), arena, writer, top, unwanted: Arc::default() }
+    }
+
+    /// Bytes of rows, and of what is sorted.
+    fn bytes(&self) -> usize {
+        self.arena.bytes() + self.arena.len() * size_of::<Entry>()
+    }
+
+    /// Sorts and writes.
+    pub(super) fn make(self) -> Result<Made> {
+        let Work { order, mut arena, mut writer, top, unwanted } = self;
+        let entries = sorted(&order, &arena, top);
+        for some in entries.chunks(CHECK_EVERY) {
+            if unwanted.load(atomic::Ordering::Relaxed) {
+                return Err(Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more"));
+            }
+            for few in some.chunks(TOUCHED) {
+                touch(few.iter().map(|entry| arena.row(entry.row)));
+                for entry in few {
+                    writer.push_encoded(arena.row(entry.row))?;
+                }
+            }
+        }
+        let last = entries.get(top.wrapping_sub(1));
+        let cutoff = last.map(|last| arena.row(last.row).to_vec());
+        drop(entries);
+        arena.empty();
+        Ok(Made { writer, arena, cutoff })
+    }
+}
+
+/// A run that is being made.
+#[derive(Debug)]
+pub(super) struct Behind {
+    bytes: usize,
+    unwanted: Arc<AtomicBool>,
+    making: Option<Making>,
+}
+
+#[derive(Debug)]
+enum Making {
+    Thread(JoinHandle<Result<Made>>),
+    /// There was no thread to be had.
+    Done(Box<Result<Made>>),
+}
+
+impl Behind {
+    /// Begins it. Where the system has no thread to give, it is made here and now.
+    pub(super) fn begin(work: Work) -> Self {
+        let (bytes, unwanted) = (work.bytes(), Arc::clone(&work.unwanted));
+        let making = match thread::try_spawn("gannet-sort", move || work.make()) {
+            Ok(thread) => Making::Thread(thread),
+            Err(make) => Making::Done(Box::new(make())),
+        };
+        Behind { bytes, unwanted, making: Some(making) }
+    }
+
+    /// Bytes of its rows, and of what is sorted.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Waits for it.
+    pub(super) fn end(mut self) -> Result<Made> {
+        match self.making.take() {
+            Some(Making::Thread(thread)) => {
+                thread.join().map_err(|panicked| Error::internal(format!("a sort failed: {panicked}")))?
+            }
+            Some(Making::Done(made)) => *made,
+            None => Err(Error::internal("a run was waited for twice")),
+        }
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        if let Some(Making::Thread(thread)) = self.making.take() {
+            self.unwanted.store(true, atomic::Ordering::Relaxed);
+            // Its memory is charged by whoever lets it go: it is not to be in use any more.
+            let _ = thread.join();
+        }
+    }
+}
