@@ -29,9 +29,10 @@ STEPS
     sweeps     sweeps of the old versions of one of so many rows, for each of the list --every
     changes    incremental backups after each of --shares was changed
     copy       copies the data files of --from to the new folder --to, by direct I/O
+    within     does --task on the SQLite database --from, beside whoever uses it; what it makes is the new file --to
 
 OPTIONS
-    --server NAME     gannet, postgresql or firebird [gannet]
+    --server NAME     gannet, postgresql, firebird or sqlite [gannet]
     --base DIR        folder of the loaded data
     --scratch DIR     folder for a copy of it, removed afterwards
     --task NAME       copy, backup, incremental, stat, check, sweep, dump or compact
@@ -47,8 +48,8 @@ OPTIONS
     --held            under a snapshot
     --every LIST      [50,10,2]
     --shares LIST     [0,0.05,0.2,0.5]
-    --from DIR        of copy
-    --to DIR          of copy
+    --from PATH       of copy and within
+    --to PATH         of copy and within
     --help            this text
 ";
 
@@ -125,7 +126,8 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
     let seconds = || -> Result<Duration> { Ok(Duration::try_from_secs_f64(text.parse()?)?) };
     match name {
         "server" => {
-            arguments.side = Side::named(text).context("--server is gannet, postgresql or firebird")?;
+            arguments.side =
+                Side::named(text).context("--server is gannet, postgresql, firebird or sqlite")?;
         }
         // A client of PostgreSQL takes a relative path for a host's name.
         "base" => arguments.base = std::path::absolute(text)?,
@@ -154,17 +156,17 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
 fn judge(arguments: &Arguments) -> Result<()> {
     let missing = |path: &PathBuf| path.as_os_str().is_empty();
     match &*arguments.step {
-        "copy" if missing(&arguments.from) || missing(&arguments.to) => {
-            bail!("copy needs --from and --to")
+        "copy" | "within" if missing(&arguments.from) || missing(&arguments.to) => {
+            bail!("{} needs --from and --to", arguments.step)
         }
-        "copy" => {}
+        "task" | "within" if arguments.task.is_none() => bail!("{} needs --task", arguments.step),
+        "copy" | "within" => {}
         "load" if missing(&arguments.base) => bail!("load needs --base"),
         "task" | "garbage" | "sweeps" | "changes"
             if missing(&arguments.base) || missing(&arguments.scratch) =>
         {
             bail!("{} needs --base and --scratch", arguments.step)
         }
-        "task" if arguments.task.is_none() => bail!("task needs --task"),
         "load" | "task" | "garbage" | "sweeps" | "changes" => {}
         other => bail!("there is no step {other:?}; see gannet-lab admin --help"),
     }
@@ -192,16 +194,29 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     };
     let mut told = match &*arguments.step {
         "copy" => files::plain_copy(&arguments.from, &arguments.to)?,
+        "within" => within(&arguments, stop)?,
         "load" => fill(&arguments)?,
         _ => measured(&arguments, stop)?,
     };
-    if arguments.step != "copy" {
+    if !matches!(&*arguments.step, "copy" | "within") {
         told["machine"] = gannet_lab::machine::describe();
         // Whether anybody is held to the limit.
         told["has_group"] = Group::new(arguments.memory).is_some().into();
     }
     println!("{told}");
     Ok(())
+}
+
+#[cfg(feature = "rivals")]
+fn within(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+    let task = arguments.task.context("within needs --task")?;
+    gannet_lab::admin::within::perform(task, &arguments.from, &arguments.to, stop)
+}
+
+#[cfg(not(feature = "rivals"))]
+fn within(_: &Arguments, _: &AtomicBool) -> Result<Value> {
+    sides::must_connect()?;
+    bail!("SQLite is not built in")
 }
 
 fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
@@ -256,11 +271,11 @@ fn fill(arguments: &Arguments) -> Result<Value> {
     let rows = load::tables(&*to, &load, |_| {})?;
     let mut session = to.connect()?;
     load::finish(&mut *session)?;
-    if side != Side::Firebird {
+    if matches!(side, Side::Wire(_)) {
         // Each has it behind him what rows need that were just loaded.
         session.batch("vacuum")?;
     }
-    if side == POSTGRESQL {
+    if side != GANNET {
         session.batch("checkpoint")?;
     }
     drop(session);

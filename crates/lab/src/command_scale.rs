@@ -84,7 +84,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             Long("server") => {
                 let name = parser.value()?.string()?;
-                let side = Side::named(&name);
+                let side = Side::named(&name).filter(|&side| side != Side::Sqlite);
                 arguments.side =
                     Some(side.with_context(|| {
                         format!("--server is gannet, postgresql or firebird, not {name:?}")
@@ -154,7 +154,7 @@ fn beside<T>(server: &Server, stop: &AtomicBool, work: impl FnOnce() -> Result<T
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 if stop.load(Ordering::Relaxed) {
-                    server.process().ask_to_end();
+                    server.ask_to_end();
                     return;
                 }
                 std::thread::sleep(LOOK_EVERY);
@@ -184,7 +184,7 @@ fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let settings: &[&str] = match side {
         // What the log has grown to is copied with the database each time.
         POSTGRESQL => &["max_wal_size=512MB", "maintenance_work_mem=256MB"],
-        GANNET | Side::Firebird => &[],
+        _ => &[],
     };
     let settings = settings.iter().map(|&word| word.to_owned()).collect();
     let server = start(arguments, side, None, settings)?;
@@ -292,7 +292,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
     let settled = unmeasured(&*to, &plan(arguments.settle, 2), stop)?;
     let (outcome, sampled, device) = sampled(&*to, &plan(arguments.time, 0), server, disk, stop)?;
     let worked = warm_up + settled + outcome.transactions();
-    let group = server.process().group();
+    let group = server.group();
     drop(throttle);
     let began = Instant::now();
     let mut connection = to.connect()?;
@@ -300,7 +300,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
     let whole = disk.counters().zip(first).map(|(now, first)| now.since(first));
     let checkpoint = began.elapsed();
     let began = Instant::now();
-    server.process().lift_limit();
+    server.lift_limit();
     if arguments.side == Some(POSTGRESQL) {
         connection.batch("set work_mem = '64MB'")?;
     }
@@ -351,7 +351,7 @@ fn sampled(
             let now = disk.counters();
             let done = now.zip(last).map(|(now, last)| now.since(last));
             last = now;
-            let (resident, cached) = server.process().memory();
+            let (resident, cached) = server.memory();
             let count = |of: fn(Counters) -> u64| json!(done.map(of));
             seen.push(vec![
                 count(|done| done.reads),
@@ -359,7 +359,7 @@ fn sampled(
                 count(|done| done.writes),
                 count(|done| done.written_bytes),
                 json!(resident),
-                json!(server.process().resident()),
+                json!(server.resident()),
                 json!(cached),
             ]);
         }

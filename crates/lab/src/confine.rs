@@ -76,6 +76,27 @@ impl Group {
         None
     }
 
+    /// Has this process in it, with all its threads, until what this gives is dropped.
+    ///
+    /// # Errors
+    /// The system does not let us.
+    pub fn enter(&self) -> Result<Inside> {
+        let told = fs::read_to_string("/proc/self/cgroup")?;
+        let base = self.folder.parent().context("a group is in a folder")?;
+        let own = told.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let is_ours = if self.is_v1 {
+                controllers.split(',').any(|one| one == "memory")
+            } else {
+                controllers.is_empty()
+            };
+            is_ours.then(|| base.join(path.trim_start_matches('/')))
+        });
+        let back = own.filter(|folder| folder.is_dir()).unwrap_or_else(|| base.to_owned());
+        move_to(&self.folder).with_context(|| format!("cannot enter {:?}", self.folder))?;
+        Ok(Inside { back })
+    }
+
     /// Lets it have what there is, as nothing is measured any more.
     pub fn lift(&self) {
         let (file, none) = if self.is_v1 { ("memory.limit_in_bytes", "-1") } else { ("memory.max", "max") };
@@ -125,6 +146,23 @@ impl Group {
             "out_of_memory": self.killed(),
         })
     }
+}
+
+/// This process in a group.
+#[derive(Debug)]
+pub struct Inside {
+    back: PathBuf,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Where it cannot go back it has the limit for the little time that is left to it.
+        let _ = move_to(&self.back);
+    }
+}
+
+fn move_to(group: &Path) -> std::io::Result<()> {
+    fs::write(group.join("cgroup.procs"), std::process::id().to_string())
 }
 
 impl Drop for Group {
@@ -344,6 +382,17 @@ mod tests {
         assert!(
             format!("{:#}", run(&missing, &go_on).unwrap_err()).contains("no-such-program is not installed")
         );
+    }
+
+    #[test]
+    fn a_process_is_where_it_was_once_it_has_left_a_group() {
+        let Some(group) = Group::new(1 << 30) else { return };
+        let told = || fs::read_to_string("/proc/self/cgroup").unwrap();
+        let before = told();
+        let inside = group.enter().unwrap();
+        assert!(told().contains(group.folder.file_name().unwrap().to_str().unwrap()));
+        drop(inside);
+        assert_eq!(told(), before);
     }
 
     #[test]

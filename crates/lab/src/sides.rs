@@ -1,10 +1,13 @@
-//! Who serves, whoever it is: servers by PostgreSQL's protocol, and Firebird's, for experiments that measure all of them alike.
+//! Who serves, whoever it is: servers by PostgreSQL's protocol, Firebird's, and SQLite within this process, for experiments that measure all of them alike.
 
+use crate::confine::{Group, Inside, chill, status};
 use crate::firebird;
+use crate::folders;
 use crate::servers::{self, Kind, Process};
 use crate::tpcc::connection::Connect;
-use anyhow::Result;
-use serde_json::Value;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,6 +19,8 @@ pub enum Side {
     Wire(Kind),
     /// Firebird, by its own.
     Firebird,
+    /// SQLite, which has no server: users are threads of this process.
+    Sqlite,
 }
 
 /// Gannet's server.
@@ -47,12 +52,27 @@ pub enum Server {
     Wire(servers::Server),
     /// Firebird's.
     Firebird(firebird::server::Server),
+    /// None: this process.
+    Sqlite(Within),
+}
+
+/// An SQLite database that this process works on, which is in a group for as long.
+#[derive(Debug)]
+pub struct Within {
+    options: Options,
+    // In this order: a group can be removed when nobody is in it.
+    inside: Option<Inside>,
+    group: Option<Group>,
 }
 
 impl Side {
     /// By its name on the command line.
     pub fn named(name: &str) -> Option<Self> {
-        if name == "firebird" { Some(Side::Firebird) } else { Kind::named(name).map(Side::Wire) }
+        match name {
+            "firebird" => Some(Side::Firebird),
+            "sqlite" => Some(Side::Sqlite),
+            _ => Kind::named(name).map(Side::Wire),
+        }
     }
 
     /// Its name on the command line.
@@ -61,6 +81,7 @@ impl Side {
             GANNET => "gannet",
             POSTGRESQL => "postgresql",
             Side::Firebird => "firebird",
+            Side::Sqlite => "sqlite",
         }
     }
 
@@ -69,6 +90,7 @@ impl Side {
         match self {
             Side::Wire(kind) => kind.title(),
             Side::Firebird => firebird::server::title(),
+            Side::Sqlite => sqlite_title(),
         }
     }
 
@@ -80,6 +102,9 @@ impl Side {
         match self {
             Side::Wire(kind) => servers::make(kind, folder),
             Side::Firebird => firebird::server::make(folder),
+            Side::Sqlite => fs::create_dir_all(folder.parent().unwrap_or(folder))
+                .and_then(|()| fs::create_dir(folder))
+                .with_context(|| format!("cannot make {folder:?}")),
         }
     }
 
@@ -90,7 +115,7 @@ impl Side {
     pub fn loaded(self, folder: &Path) -> Result<()> {
         match self {
             Side::Firebird => firebird::server::force_writes(folder),
-            Side::Wire(_) => Ok(()),
+            Side::Wire(_) | Side::Sqlite => Ok(()),
         }
     }
 }
@@ -109,6 +134,7 @@ impl Options {
             Side::Firebird => {
                 Server::Firebird(firebird::server::Options { folder, memory, settings }.start()?)
             }
+            Side::Sqlite => Server::Sqlite(Within::begin(self)?),
         })
     }
 }
@@ -119,6 +145,7 @@ impl Server {
         match self {
             Server::Wire(server) => Side::Wire(server.options().kind),
             Server::Firebird(_) => Side::Firebird,
+            Server::Sqlite(_) => Side::Sqlite,
         }
     }
 
@@ -127,15 +154,56 @@ impl Server {
         match self {
             Server::Wire(server) => &server.options().folder,
             Server::Firebird(server) => server.folder(),
+            Server::Sqlite(within) => &within.options.folder,
         }
     }
 
-    /// Its process.
-    pub fn process(&self) -> &Process {
+    /// Its process, where it has one of its own.
+    fn process(&self) -> Option<&Process> {
         match self {
-            Server::Wire(server) => server.process(),
-            Server::Firebird(server) => server.process(),
+            Server::Wire(server) => Some(server.process()),
+            Server::Firebird(server) => Some(server.process()),
+            Server::Sqlite(_) => None,
         }
+    }
+
+    /// What its group has had; null where it has none.
+    pub fn group(&self) -> Value {
+        match self {
+            Server::Sqlite(within) => within.group.as_ref().map_or(Value::Null, Group::report),
+            _ => self.process().map_or(Value::Null, Process::group),
+        }
+    }
+
+    /// Bytes that are resident in its process, and those of files that are cached on its group's account.
+    pub fn memory(&self) -> (Option<u64>, Option<u64>) {
+        match self {
+            Server::Sqlite(within) => {
+                (status(std::process::id(), "VmRSS"), within.group.as_ref().and_then(Group::cached))
+            }
+            _ => self.process().map_or((None, None), Process::memory),
+        }
+    }
+
+    /// Bytes in memory on its group's account that are no file's.
+    pub fn resident(&self) -> Option<u64> {
+        match self {
+            Server::Sqlite(within) => within.group.as_ref().and_then(Group::resident),
+            _ => self.process().and_then(Process::resident),
+        }
+    }
+
+    /// Lifts the limit of its memory, for what is done when nothing is measured any more.
+    pub fn lift_limit(&self) {
+        match self {
+            Server::Sqlite(within) => within.group.iter().for_each(Group::lift),
+            _ => self.process().into_iter().for_each(Process::lift_limit),
+        }
+    }
+
+    /// Asks a server to end, without waiting: whoever waits for an answer of it gets an error.
+    pub fn ask_to_end(&self) {
+        self.process().into_iter().for_each(Process::ask_to_end);
     }
 
     /// How it was started.
@@ -143,6 +211,7 @@ impl Server {
         match self {
             Server::Wire(server) => server.describe(),
             Server::Firebird(server) => server.describe(),
+            Server::Sqlite(within) => within.describe(),
         }
     }
 
@@ -154,6 +223,7 @@ impl Server {
         match self {
             Server::Wire(server) => server.database_bytes(),
             Server::Firebird(server) => server.database_bytes(),
+            Server::Sqlite(within) => folders::bytes(&within.database()),
         }
     }
 
@@ -162,6 +232,7 @@ impl Server {
         match self {
             Server::Wire(server) => Ok(server.beside(program)),
             Server::Firebird(server) => server.beside(program.as_ref()),
+            Server::Sqlite(within) => Ok(within.beside(program.as_ref())),
         }
     }
 
@@ -173,6 +244,7 @@ impl Server {
         match self {
             Server::Wire(server) => server.stop().map(Some),
             Server::Firebird(server) => server.stop(),
+            Server::Sqlite(_) => Ok(Some(Duration::ZERO)),
         }
     }
 
@@ -187,6 +259,10 @@ impl Server {
                 Box::new(crate::wire::Server { target: server.target(servers::DATABASE) })
             }
             Server::Firebird(server) => Box::new(firebird::wire::Target::of(server)?),
+            Server::Sqlite(within) => Box::new(crate::sqlite::sql::Target {
+                path: within.database(),
+                is_durable: within.options.memory.is_some(),
+            }),
         })
     }
 
@@ -198,6 +274,58 @@ impl Server {
     pub fn connect(&self) -> Result<Box<dyn Connect>> {
         anyhow::bail!("{NO_CLIENT}")
     }
+}
+
+impl Within {
+    /// Has this process in a group of its own, with nothing of the database in the page cache.
+    fn begin(options: &Options) -> Result<Self> {
+        chill(std::slice::from_ref(&options.folder))?;
+        let group = options.memory.and_then(Group::new);
+        let inside = group.as_ref().map(Group::enter).transpose()?;
+        Ok(Within { options: options.clone(), inside, group })
+    }
+
+    /// The database's file.
+    pub fn database(&self) -> PathBuf {
+        sqlite_database(&self.options.folder)
+    }
+
+    /// A command that runs a program in the group, and asks it to end when we do.
+    pub(crate) fn beside(&self, program: &Path) -> Command {
+        servers::tied(self.group.as_ref(), program, "INT")
+    }
+
+    fn describe(&self) -> Value {
+        let is_inside = if self.inside.is_some() { "the users' process is in the group" } else { "no group" };
+        let mut settings: Vec<&str> = sqlite_settings().to_vec();
+        settings.push(is_inside);
+        json!({ "server": sqlite_title(), "memory": self.options.memory, "settings": settings })
+    }
+}
+
+/// The file of SQLite's database in a folder.
+pub fn sqlite_database(folder: &Path) -> PathBuf {
+    folder.join("lab.sqlite")
+}
+
+#[cfg(feature = "rivals")]
+fn sqlite_title() -> String {
+    format!("SQLite {}", rusqlite::version())
+}
+
+#[cfg(not(feature = "rivals"))]
+fn sqlite_title() -> String {
+    "SQLite".to_owned()
+}
+
+#[cfg(feature = "rivals")]
+fn sqlite_settings() -> &'static [&'static str] {
+    &crate::sqlite::sql::SETTINGS
+}
+
+#[cfg(not(feature = "rivals"))]
+fn sqlite_settings() -> &'static [&'static str] {
+    &[]
 }
 
 /// Fails where this build has no client for servers: before anything is made that would be in vain.
@@ -215,7 +343,7 @@ mod tests {
 
     #[test]
     fn each_has_a_name_of_its_own() {
-        for side in [GANNET, POSTGRESQL, Side::Firebird] {
+        for side in [GANNET, POSTGRESQL, Side::Firebird, Side::Sqlite] {
             assert_eq!(Side::named(side.name()), Some(side));
         }
         assert_eq!(Side::named("oracle"), None);

@@ -1,5 +1,7 @@
 //! SQLite, linked in: one connection per session, write-ahead log, prepared statements kept for the session's life.
 
+pub mod sql;
+
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use anyhow::{Context, Result};
 use rusqlite::{Connection, Statement};

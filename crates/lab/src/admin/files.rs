@@ -53,11 +53,11 @@ pub fn all(path: &Path) -> Result<Vec<PathBuf>> {
 /// What Firebird has in its folder besides the database: its settings, locks and users.
 const FIREBIRDS_OWN: [&str; 5] = ["root", "lock", "tmp", "password", "security3.fdb"];
 
-/// Whether a file is of a database's log, Gannet's or PostgreSQL's, or of what lies beside that; or of what Firebird has for itself.
+/// Whether a file is of a database's log, Gannet's, PostgreSQL's or SQLite's, or of what lies beside that; or of what Firebird has for itself.
 fn is_apart(file: &Path) -> bool {
-    let is_log = file.parent().into_iter().flat_map(Path::components).any(|part| {
+    let is_log = file.components().any(|part| {
         let name = part.as_os_str().to_string_lossy();
-        name == "pg_wal" || name.ends_with("-wal")
+        name == "pg_wal" || name.ends_with("-wal") || name.ends_with("-shm")
     });
     let first = file.components().next().and_then(|part| part.as_os_str().to_str());
     is_log || first.is_some_and(|first| FIREBIRDS_OWN.contains(&first))
@@ -225,6 +225,7 @@ mod tests {
             ("pg_wal/0001", vec![9; 10]),
             ("x.gnt-wal/ring", vec![9; 10]),
             ("lock/fb_lock", vec![9; 10]),
+            ("lab.sqlite-wal", vec![9; 10]),
             ("password", vec![9; 10]),
         ] {
             fs::create_dir_all(from.join(name).parent().unwrap()).unwrap();
@@ -243,7 +244,7 @@ mod tests {
         for name in ["base/1", "base/2"] {
             assert!(fs::read(from.join(name)).unwrap() == fs::read(to.join(name)).unwrap(), "{name}");
         }
-        for name in ["pg_wal", "x.gnt-wal", "lock", "password"] {
+        for name in ["pg_wal", "x.gnt-wal", "lock", "password", "lab.sqlite-wal"] {
             assert!(!to.join(name).exists(), "{name}");
         }
         assert!(plain_copy(&from, &to).is_err());
@@ -256,7 +257,7 @@ mod tests {
         let to = temp.path().join("to");
         fs::set_permissions(from.join("base"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         duplicate(&from, &to).unwrap();
-        assert_eq!(all(&to).unwrap().len(), 6);
+        assert_eq!(all(&to).unwrap().len(), 7);
         assert!(to.join("empty").is_dir());
         assert_eq!(fs::metadata(to.join("base")).unwrap().mode() & 0o777, 0o700);
         assert_eq!(bytes(&all(&from).unwrap()), bytes(&all(&to).unwrap()));

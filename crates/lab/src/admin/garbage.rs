@@ -78,12 +78,14 @@ fn changed(place: &Place, sql: &str) -> Result<u64> {
     run(&mut *place.session()?, sql)
 }
 
-/// What is held back: of Gannet bytes of undo, of PostgreSQL dead rows, as it estimates, of Firebird transactions since the oldest snapshot.
+/// What is held back: of Gannet bytes of undo, of PostgreSQL dead rows, as it estimates, of Firebird transactions since the oldest snapshot, of
+/// SQLite bytes of its log, which has no other room for versions.
 ///
 /// # Errors
 /// What the server says.
 pub fn amount(place: &Place, side: Side) -> Result<Value> {
     let (sql, unit) = match side {
+        Side::Sqlite => return Ok(json!({ "amount": place.log_bytes()?, "unit": "log" })),
         GANNET => ("select max(held_bytes) from gannet_snapshots", "bytes"),
         POSTGRESQL => ("select sum(n_dead_tup) from pg_stat_user_tables", "rows"),
         Side::Firebird => {
@@ -115,7 +117,7 @@ pub enum Sweeper {
 /// The file cannot be written.
 pub fn settings(setup: &Setup, sweeper: Sweeper) -> Result<Vec<String>> {
     match (setup.side, sweeper) {
-        (GANNET | Side::Firebird, Sweeper::Server) => Ok(Vec::new()),
+        (GANNET | Side::Firebird, Sweeper::Server) | (Side::Sqlite, _) => Ok(Vec::new()),
         // Measurements do not last as long as it waits by default between two looks at what there is.
         (POSTGRESQL, Sweeper::Server) => Ok(vec!["autovacuum_naptime=15s".to_owned()]),
         (POSTGRESQL, Sweeper::Asked) => Ok(vec!["autovacuum=off".to_owned()]),

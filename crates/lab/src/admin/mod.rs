@@ -1,10 +1,11 @@
-//! What an administrator's task costs, and whom: tasks of Gannet, of PostgreSQL and of Firebird, alone and beside users who run TPC-C.
+//! What an administrator's task costs, and whom: tasks of Gannet, of PostgreSQL, of Firebird and of SQLite, alone and beside users who run TPC-C.
 //!
 //! | module | job |
 //! |---|---|
 //! | [`files`] | a database as files: how large it is, what the system caches of it, copies |
 //! | [`task`] | the tasks: which program does each, for whom |
 //! | `firebird` | Firebird's programs |
+//! | `sqlite`, `within` | SQLite's, which are processes of our own |
 //! | [`place`] | a server on a copy of the data, and a task run beside it to its end |
 //! | [`users`] | users who work for a while, beside a task or without one |
 //! | [`measure`] | one task, alone and beside users |
@@ -20,6 +21,9 @@ mod firebird;
 pub mod garbage;
 pub mod measure;
 pub mod place;
+mod sqlite;
 pub mod studies;
 pub mod task;
 pub mod users;
+#[cfg(feature = "rivals")]
+pub mod within;

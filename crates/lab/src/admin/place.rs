@@ -68,7 +68,8 @@ pub struct Place {
     setup: Setup,
     sweeper: Sweeper,
     settings: Vec<String>,
-    /// A session that does nothing, until the server is stopped: Firebird closes a database, with its cache, that nobody is connected to.
+    /// A session that does nothing, until the server is stopped: Firebird closes a database, with its cache, that nobody is
+    /// connected to, and SQLite brings home and removes its log.
     keeper: Mutex<Option<Box<dyn Connection>>>,
     server: Option<Server>,
 }
@@ -107,7 +108,7 @@ impl Place {
 
     fn start(&mut self) -> Result<()> {
         self.server = Some(self.options().start()?);
-        if self.setup.side == Side::Firebird {
+        if matches!(self.setup.side, Side::Firebird | Side::Sqlite) {
             self.keeper = Mutex::new(Some(self.session()?));
         }
         Ok(())
@@ -186,6 +187,14 @@ impl Place {
     /// They cannot be read.
     pub fn data_bytes(&self) -> Result<u64> {
         Ok(files::bytes(&files::data(&self.folder())?))
+    }
+
+    /// Bytes of what is in the folder besides the data files: the log.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn log_bytes(&self) -> Result<u64> {
+        Ok(files::bytes(&files::all(&self.folder())?).saturating_sub(self.data_bytes()?))
     }
 
     /// Bytes that the system has cached of the database and its log, and of what tasks have made; `None` where it does not say.

@@ -37,7 +37,7 @@ pub fn growing(setup: &Setup, is_held: bool, times: Times, stop: &AtomicBool) ->
     let server = place.server()?;
     let told = json!({
         "held": is_held, "server": server.describe(), "warehouses": setup.size.warehouses, "sessions": setup.sessions,
-        "users": phase.json, "garbage": amount, "data_bytes": place.data_bytes()?, "group": server.process().group(),
+        "users": phase.json, "garbage": amount, "data_bytes": place.data_bytes()?, "group": server.group(),
     });
     place.end()?;
     Ok(told)

@@ -1,6 +1,6 @@
-//! The tasks, and who does each of them for Gannet and for PostgreSQL; for Firebird: [`super::firebird`].
+//! The tasks, and who does each of them for Gannet and for PostgreSQL; for the others: [`super::firebird`], [`super::sqlite`].
 
-use super::firebird;
+use super::{firebird, sqlite};
 use crate::servers::{self, Kind};
 use crate::sides::{self, Side};
 use anyhow::{Context, Result, bail};
@@ -68,7 +68,11 @@ impl Task {
 
     /// What does it, in words for a report; `None` where a server has nothing of the kind, or nothing that lets users work.
     pub fn tool(self, side: Side) -> Option<&'static str> {
-        let Side::Wire(kind) = side else { return firebird::tool(self) };
+        let kind = match side {
+            Side::Wire(kind) => kind,
+            Side::Firebird => return firebird::tool(self),
+            Side::Sqlite => return sqlite::tool(self),
+        };
         Some(match (self, kind) {
             (Task::Copy, _) => "copy of the data files",
             (Task::Backup, Kind::Gannet) => "gannet backup",
@@ -114,6 +118,7 @@ impl Task {
         }
         match server {
             sides::Server::Firebird(server) => firebird::command(self, server, &made),
+            sides::Server::Sqlite(server) => sqlite::command(self, server, &made),
             sides::Server::Wire(server) => match server.options().kind {
                 Kind::Gannet => self.ours(server, out, &made),
                 Kind::PostgreSql => self.theirs(server, &made),
@@ -125,7 +130,7 @@ impl Task {
     fn made(self, side: Side, out: &Path, number: u32) -> PathBuf {
         match side {
             Side::Firebird => firebird::made(self, out, number),
-            Side::Wire(_) => out.join(format!("{}-{number}", self.name())),
+            Side::Wire(_) | Side::Sqlite => out.join(format!("{}-{number}", self.name())),
         }
     }
 
@@ -136,7 +141,7 @@ impl Task {
     pub fn heard(self, server: &sides::Server, out: &Path, number: u32, text: &str) -> Result<Value> {
         match server.side() {
             Side::Firebird => firebird::heard(self, &self.made(Side::Firebird, out, number), text),
-            Side::Wire(_) => Ok(told(text)),
+            Side::Wire(_) | Side::Sqlite => Ok(told(text)),
         }
     }
 
@@ -150,7 +155,7 @@ impl Task {
                 let mut session = server.connect()?.connect()?;
                 firebird::abandon(self, &self.made(Side::Firebird, out, number), &mut *session)
             }
-            Side::Wire(_) => Ok(()),
+            Side::Wire(_) | Side::Sqlite => Ok(()),
         }
     }
 
@@ -220,9 +225,15 @@ impl Task {
         out: &Path,
         number: u32,
     ) -> Result<Option<(&'static str, Command)>> {
-        // Of a backup of Firebird's there is nothing but to restore it.
-        let sides::Server::Wire(server) = server else { return Ok(None) };
-        let made = out.join(format!("{}-{number}", self.name()));
+        let made = self.made(server.side(), out, number);
+        let server = match server {
+            sides::Server::Wire(server) => server,
+            sides::Server::Sqlite(server) if self == Task::Backup => {
+                return sqlite::proof(server, &made).map(Some);
+            }
+            // Of a backup of Firebird's there is nothing but to restore it.
+            sides::Server::Firebird(_) | sides::Server::Sqlite(_) => return Ok(None),
+        };
         Ok(match (self, server.options().kind) {
             (Task::Backup | Task::Incremental, Kind::Gannet) => {
                 let mut command = server.beside(&servers::gannet()?);

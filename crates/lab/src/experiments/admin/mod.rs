@@ -8,7 +8,7 @@ mod tasks;
 mod tests;
 mod values;
 
-use super::{Experiment, FIREBIRD, POSTGRESQL, Rival};
+use super::{Experiment, FIREBIRD, POSTGRESQL, Rival, SQLITE};
 use crate::admin::task::Task;
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
@@ -145,7 +145,11 @@ impl Steps<'_> {
     fn load(&self, side: Side, seed: u64) -> Step {
         let words = ["load", "--seed", &seed.to_string()].map(str::to_owned);
         let what = format!("fills {} with {} warehouses", side.name(), self.plan.warehouses);
-        let each = if side == GANNET { 1.5 } else { 3.0 };
+        let each = match side {
+            GANNET | Side::Sqlite => 1.5,
+            Side::Wire(_) => 3.0,
+            Side::Firebird => 8.0,
+        };
         let step = self.step(
             side,
             format!("load, {}", side.name()),
@@ -223,7 +227,7 @@ impl Steps<'_> {
                 ));
             }
         }
-        for &side in contestants {
+        for &side in contestants.iter().filter(|&&side| Task::Sweep.tool(side).is_some()) {
             let what = format!("sweeps of {}, more and more garbage", side.name());
             let words = ["sweeps", "--every", plan.every];
             let estimate = plan.warehouses as f64;
@@ -257,7 +261,7 @@ impl Experiment for Admin {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[POSTGRESQL, FIREBIRD]
+        &[POSTGRESQL, FIREBIRD, SQLITE]
     }
 
     fn modes(&self) -> &'static [&'static str] {

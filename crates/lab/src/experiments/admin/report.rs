@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(super) fn report(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size) };
     let mut parts = found.introduction();
-    parts.extend(published(found.has(Side::Firebird)));
+    parts.extend(published(&found));
     parts.push(Part::Heading("Alone".to_owned()));
     parts.extend(found.alone());
     parts.push(Part::Heading("Beside users at full load".to_owned()));
@@ -33,7 +33,7 @@ pub(super) fn report(run: &Record) -> Document {
     Document { title: "X3 admin: what maintenance costs, and whom".to_owned(), parts }
 }
 
-fn published(has_firebird: bool) -> Vec<Part> {
+fn published(found: &Found<'_>) -> Vec<Part> {
     let rows = [
         ["record statistics (gstat -r)", "RAID", "0:42 → 4:34, 4:18 → 15:18, 7:44 → 26:25, 13:30 → 43:18"],
         ["the same", "SSD", "0:30 → 1:58, 3:25 → 8:38, 6:51 → 17:44, 19:06 → 26:52"],
@@ -71,8 +71,9 @@ fn published(has_firebird: bool) -> Vec<Part> {
              that is garbled in every copy there is. What can: a task's time beside users against idle, its time against a plain copy, and who of two contestants of the same run costs the \
              users less. Tasks of the same name are not the same: gannet stat counts every record with its versions, pgstattuple reads pages; gannet check looks at every page, its checksum \
              and each index against its table, bt_index_check at indexes and whether each row has its entry; gannet backup verifies every page. PostgreSQL 15 has no incremental \
-             backup, and VACUUM FULL is no rival of a compaction, as it locks the users out.{}",
-            if has_firebird { FIREBIRDS_TASKS } else { "" }
+             backup, and VACUUM FULL is no rival of a compaction, as it locks the users out.{}{}",
+            if found.has(Side::Firebird) { FIREBIRDS_TASKS } else { "" },
+            if found.has(Side::Sqlite) { SQLITES_TASKS } else { "" },
         )),
     ]
 }
@@ -81,6 +82,11 @@ fn published(has_firebird: bool) -> Vec<Part> {
 const FIREBIRDS_TASKS: &str = " Firebird 3 (the published one was 2.5.2) has them as its administrators have them beside a server: nbackup reads the file while the server writes changes to another one, \
     which it brings home afterwards, and that is a part of the task; gstat reads the file, too, and a page may change under it; gbak runs within the server (-se) and removes no garbage (-g); \
     the online validation looks at tables and their indexes, one after the other, and lets nobody write to the one that it looks at. It has no checksums, and no compaction but a restore.";
+
+/// What SQLite's are.
+const SQLITES_TASKS: &str = " SQLite has neither server nor programs: its users are threads of a process that is in the memory group itself, and a task is a process that calls the library. The \
+    backup, dbstat, integrity_check and the dump see a snapshot, while the log grows; VACUUM lets nobody write meanwhile, and is there as its only way to a shorter file. There is one writer at a time, \
+    who is waited for by looking again after a while, as SQLite does it.";
 
 impl Found<'_> {
     fn has(&self, side: Side) -> bool {
@@ -129,6 +135,10 @@ impl Found<'_> {
             true => "a Unix socket, those of Firebird over the loopback",
             false => "a Unix socket",
         };
+        let outside = match self.has(Side::Sqlite) {
+            true => "their program is outside of the group, but for SQLite, which is in it",
+            false => "their program is outside of the group",
+        };
         let conditions: Vec<&Value> = self
             .rows()
             .into_iter()
@@ -145,8 +155,7 @@ impl Found<'_> {
         proofs.dedup();
         let mut parts = vec![
             Part::Text(format!(
-                "TPC-C with {} warehouses, {} of memory. {held} {} users without think times, each transaction committed durably, work over {socket}; their program is outside of the \
-                 group. Each task is a step of its own on a fresh copy of the loaded data: {} s of users that do not count, then {} s without the task, with it, without it, in a closed loop (full \
+                "TPC-C with {} warehouses, {} of memory. {held} {} users without think times, each transaction committed durably, work over {socket}; {outside}. Each task is a step of its own on a fresh copy of the loaded data: {} s of users that do not count, then {} s without the task, with it, without it, in a closed loop (full \
                  load); then the same in an open loop at half of that throughput (half load), where latency counts from when a transaction comes in. A task begins again when it has ended, once a second \
                  at most; the time with it lasts until it has ended, {} s at most, and its first run's time counts. Then the users are gone and it runs alone. Files are removed only when nobody is \
                  measured.{rough}",

@@ -44,6 +44,7 @@ impl Found<'_> {
                 let unit = told.iter().find_map(|told| told.pointer("/garbage/unit")?.as_str());
                 let amount = match (unit, amount) {
                     (Some("bytes"), Some(bytes)) => format!("{} MiB of undo", number(bytes / MIB)),
+                    (Some("log"), Some(bytes)) => format!("{} MiB of log", number(bytes / MIB)),
                     (Some("transactions"), Some(count)) => {
                         format!("{} transactions since the oldest snapshot", number(count))
                     }

@@ -97,12 +97,14 @@ fn a_report_of_nothing_has_no_figures_made_up() {
 
 #[test]
 fn each_contestant_does_what_he_has() {
-    let steps = Admin.steps(&order(&["postgresql", "firebird"]), std::path::Path::new("data"));
+    let steps = Admin.steps(&order(&["postgresql", "firebird", "sqlite"]), std::path::Path::new("data"));
     let has = |id: &str| steps.iter().any(|step| step.id == id);
     assert!(has("load, firebird") && has("task, firebird, sweep, 1") && has("garbage, firebird, held, 1"));
     assert!(has("task, firebird, incremental, 1") && !has("task, postgresql, incremental, 1"));
     assert!(has("task, gannet, compact, 1") && !has("task, firebird, compact, 1"));
     assert!(has("changes, 1") && has("changes, firebird, 1") && !has("changes, postgresql, 1"));
+    assert!(has("task, sqlite, compact, 1") && has("garbage, sqlite, held, 1"));
+    assert!(!has("task, sqlite, sweep, 1") && !has("sweeps, sqlite, 1") && !has("changes, sqlite, 1"));
     for step in steps.iter().filter(|step| step.id.contains("firebird")) {
         assert!(step.command.windows(2).any(|two| two == ["--server", "firebird"]), "{:?}", step.command);
     }

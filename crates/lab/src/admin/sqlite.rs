@@ -1,0 +1,46 @@
+//! SQLite's counterparts of each task: there is no program for them beside users, so each is a process of our own that calls the library, see `within`.
+
+use super::task::Task;
+use crate::sides::Within;
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// What does it, in words for a report.
+pub(super) fn tool(task: Task) -> Option<&'static str> {
+    Some(match task {
+        Task::Copy => "copy of the data files",
+        Task::Backup => "online backup (sqlite3_backup)",
+        Task::Stat => "dbstat",
+        Task::Check => "PRAGMA integrity_check",
+        Task::Dump => "SQL text, as .dump",
+        Task::Compact => "VACUUM",
+        // There are no old versions but in the log.
+        Task::Incremental | Task::Sweep => return None,
+    })
+}
+
+/// The process that does it once, with what it makes as `made`.
+///
+/// # Errors
+/// There is no such task.
+pub(super) fn command(task: Task, server: &Within, made: &Path) -> Result<Command> {
+    if tool(task).is_none() {
+        bail!("there is no {}", task.name());
+    }
+    on(task, server, &server.database(), made)
+}
+
+/// What proves that a backup is whole.
+///
+/// # Errors
+/// The process cannot be told of.
+pub(super) fn proof(server: &Within, made: &Path) -> Result<(&'static str, Command)> {
+    Ok(("PRAGMA integrity_check", on(Task::Check, server, made, made)?))
+}
+
+fn on(task: Task, server: &Within, database: &Path, made: &Path) -> Result<Command> {
+    let mut command = server.beside(&std::env::current_exe()?);
+    command.args(["admin", "within", "--task", task.name(), "--from"]).arg(database).arg("--to").arg(made);
+    Ok(command)
+}
