@@ -17,7 +17,8 @@ const VALUE_LEN: u64 = 192;
 /// The database, as multiples of the memory.
 const MULTIPLES: [u64; 3] = [1, 2, 4];
 const THREADS: [u32; 2] = [2, 16];
-const PAGE_SIZE: u64 = 8192;
+/// Of everybody that has pages of a size one can choose: who reads one small record asks for no more than he has to. LMDB has no other.
+const PAGE_SIZE: u64 = 4096;
 /// Keys of a batch.
 const BATCH: u32 = 256;
 /// Of the limit, what our budget is: that is all we take.
@@ -89,7 +90,8 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
             store: "gannet",
             options: words(&["--driver", "gannet", "--io", mode]),
             memory: plan.budget(),
-            has_batches: true,
+            // A quick run is to be quick: how it reads makes no difference to what batches are for.
+            has_batches: order.size != Size::Quick || all.is_empty(),
         });
     }
     all.push(Contestant {

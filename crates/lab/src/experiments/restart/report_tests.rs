@@ -51,7 +51,7 @@ fn output(step: &str, side: Side) -> Value {
 fn record(folder: &Path, leaves_out: &[&str]) -> Record {
     let order = Order {
         experiment: "restart".to_owned(),
-        size: Size::Quick,
+        size: Size::Standard,
         rivals: vec!["postgresql".to_owned(), "sqlite".to_owned()],
         modes: vec!["auto".to_owned()],
         profiles: vec!["as-is".to_owned()],

@@ -41,7 +41,7 @@ struct Plan {
 impl Plan {
     fn of(size: Size) -> Self {
         match size {
-            Size::Quick => Plan { warehouses: 8, warm_up: 10, settle: 5, seconds: 10 },
+            Size::Quick => Plan { warehouses: 8, warm_up: 8, settle: 5, seconds: 8 },
             Size::Standard => Plan { warehouses: 24, warm_up: 45, settle: 15, seconds: 60 },
             Size::Large => Plan { warehouses: 100, warm_up: 180, settle: 60, seconds: 300 },
         }
