@@ -33,9 +33,9 @@ const FAN_IN: (u64, u64) = (4, 128);
 /// Rows compared between two looks at the cancellation flag.
 const CHECK_EVERY: usize = 1 << 12;
 /// Less memory than this is not halved: runs would be short, and many.
-const HALVED_LEAST: usize = 16 << 20;
+const HALVED_LEAST: usize = if cfg!(test) { 8 << 10 } else { 16 << 20 };
 /// What each half leaves of its half, for what the other may have too much.
-const HALF_LEAVES: usize = 2 * CHUNK_MOST;
+const HALF_LEAVES: usize = if cfg!(test) { 1 << 10 } else { 2 * CHUNK_MOST };
 /// Rows kept before the first look for those that are not among the first.
 const PRUNE_LEAST: usize = 1024;
 

@@ -96,6 +96,22 @@ fn a_sort_by_more_than_memory_merges_in_several_steps() {
 }
 
 #[test]
+fn a_sort_that_fails_while_a_run_is_made_leaves_nothing_behind() {
+    let ground = Ground::new();
+    for count in [200, 1000, 3001] {
+        let rows = random_rows(2, count, 1 << 40);
+        // All rows come first, then the error.
+        let failing = limit(values(&rows), Some(literal(-1)), None);
+        let input = plan(Node::Append(vec![values(&rows), failing]), 3);
+        let sorted = statement(sort(input, vec![by(2, false, false)], 0, None));
+        let files = ground.engine.temp_stats().files;
+        let error = ground.run_with(sorted, TINY, 100).unwrap_err();
+        assert_eq!(error.state(), SqlState::INVALID_ROW_COUNT_IN_LIMIT);
+        assert!(ground.engine.temp_stats().files > files, "nothing was spilled");
+    }
+}
+
+#[test]
 fn a_presorted_input_is_sorted_group_by_group() {
     let ground = Ground::new();
     let keys = vec![by(0, false, false), by(2, true, false)];
