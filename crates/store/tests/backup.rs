@@ -430,7 +430,7 @@ fn a_destination_without_room_is_refused_and_one_that_fills_up_fails_the_backup_
     let hog = disk.open(Path::new("hog"), &FileOptions::create_new()).unwrap();
     let take = || {
         let free = disk.free_bytes(Path::new("backups")).unwrap().unwrap();
-        free < 200 << 10 || hog.allocate(0, hog.len().unwrap() + free - (100 << 10)).is_ok()
+        free < 200 << 10 || hog.allocate(0, hog.len().unwrap() + free - (50 << 10)).is_ok()
     };
     while !take() {}
     let error = backup(&db, options(folder(&db, "full"), None)).unwrap_err();
