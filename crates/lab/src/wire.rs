@@ -6,7 +6,7 @@
 use crate::isolation::client::Supply;
 use crate::tpcc::connection::{Conflict, Connect, Connection, Datum, Statement};
 use anyhow::{Context, Result, anyhow, bail};
-use gannet_server::frontend::{self, Address, Failure, Prepared};
+use gannet_server::frontend::{self, Address, Failure, Prepared, SslMode};
 use gannet_sql::Type;
 use std::io;
 
@@ -20,9 +20,12 @@ pub struct Server {
 impl Connect for Server {
     fn connect(&self) -> Result<Box<dyn Connection>> {
         let user = whoami::username().unwrap_or_else(|_| "gannet".to_owned());
-        let variable = |name: &str| std::env::var(name).ok();
-        let address = Address::parse(&self.target, &variable, &user)
+        let mut address = Address::parse(&self.target, &|_| None, &user)
             .map_err(|error| anyhow!("{:?}: {error}", self.target))?;
+        if !self.target.contains("sslmode") {
+            // The same for everybody, whether or not a server has a certificate.
+            address.ssl = SslMode::Disable;
+        }
         let connection = frontend::Connection::open(&address, "gannet-lab")
             .map_err(|error| anyhow!("cannot connect to {address:?}: {error}"))?;
         Ok(Box::new(WireConnection { connection, prepared: Vec::new() }))
@@ -120,7 +123,11 @@ fn read(oid: u32, raw: Option<&[u8]>) -> io::Result<Datum> {
 fn read_exact(raw: &[u8]) -> Option<Datum> {
     let words: Vec<i16> = raw.chunks_exact(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect();
     // No infinity, and no NaN.
-    let [_, weight, sign @ (0 | 0x4000), scale, groups @ ..] = words.as_slice() else { return None };
+    let [count, weight, sign @ (0 | 0x4000), scale, groups @ ..] = words.as_slice() else { return None };
+    if usize::try_from(*count) != Ok(groups.len()) || groups.iter().any(|group| !(0..10_000).contains(group))
+    {
+        return None;
+    }
     let mut digits = 0_i128;
     let below = (i32::from(*scale) + 3) / 4;
     for place in 0..=(i32::from(*weight) + below) {
@@ -140,6 +147,10 @@ impl WireConnection {
         mut take: impl FnMut(Vec<Datum>),
     ) -> Result<String> {
         let prepared = self.prepared.get(statement.0).context("the statement is of another connection")?;
+        let (given, wanted) = (parameters.len(), prepared.parameters().len());
+        if given != wanted {
+            bail!("a statement has {wanted} parameters and is given {given}");
+        }
         let mut give = |place: usize, ty: u32, out: &mut Vec<u8>| match parameters.get(place) {
             Some(datum) => write(datum, ty, out),
             None => Err(invalid(format!("a statement has a parameter ${} that it is not given", place + 1))),
@@ -237,7 +248,9 @@ mod tests {
             assert!(write(&datum, Type::Numeric.oid(), &mut out).unwrap());
             assert_eq!(read(Type::Numeric.oid(), Some(&out)).unwrap(), datum);
         }
-        assert!(read(Type::Numeric.oid(), Some(&[0, 1, 0])).is_err());
+        for cut in [&[0, 1, 0][..], &[0, 1, 0, 0, 0, 0, 0, 0]] {
+            assert!(read(Type::Numeric.oid(), Some(cut)).is_err());
+        }
     }
 
     #[test]

@@ -221,11 +221,17 @@ impl Engine {
         self.lender.memory(purpose, bytes)
     }
 
-    /// Bytes that an operation should be content with before it spills: a quarter of the budget and half of the frames that have no page,
-    /// shared equally by those who hold [`WorkMemory`] now, but at least 1 MiB. It falls as others begin and rises as they end, so who
+    /// Bytes that an operation should be content with before it spills: its [`Engine::work_share`], and where it is alone, half of the
+    /// frames that have no page besides, an eighth of the budget at most. It falls as others begin and rises as they end, so who
     /// grows in steps asks before each.
     pub fn work_limit(&self) -> u64 {
         self.lender.work_limit()
+    }
+
+    /// What of [`Engine::work_limit`] does not depend on how full the frames are: a quarter of the budget, shared equally by those who hold
+    /// [`WorkMemory`] now, but at least 1 MiB.
+    pub fn work_share(&self) -> u64 {
+        self.lender.work_share()
     }
 
     /// A turn to take much memory, about `bytes` or less: no more operations have one than the budget has decent shares for. Where it

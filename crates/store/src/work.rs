@@ -19,8 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Fraction of the budget that all operations are meant to take together.
 const WORK_SHARE: u64 = 4;
-/// Fraction of the frames without a page that they are meant to take besides: nobody loses a page by that, but for those that come soon.
+/// Who is alone takes this fraction of the frames without a page besides: nobody loses a page by that, but for those that come soon.
 const UNUSED_SHARE: u64 = 2;
+/// And no more than this fraction of the budget: two who come later have their shares within half of it still.
+const ALONE_SHARE: u64 = 8;
 /// The least that one operation may count on, in bytes.
 const WORK_LEAST: u64 = 1 << 20;
 /// Fraction of the budget that is left for others.
@@ -91,10 +93,19 @@ impl Lender {
 
     /// See [`crate::Engine::work_limit`].
     pub(crate) fn work_limit(&self) -> u64 {
-        let holders = self.holders.load(Ordering::Relaxed).max(1);
-        let pools = self.pools.lock();
+        let (share, limit) = (self.work_share(), self.budget.limit());
+        if self.holders.load(Ordering::Relaxed) > 1 {
+            return share;
+        }
+        let pools = self.pools.lock().clone();
         let unused: u64 = pools.iter().map(|pool| (pool.free_frames() * pool.page_size()) as u64).sum();
-        ((self.budget.limit() / WORK_SHARE + unused / UNUSED_SHARE) / holders).max(WORK_LEAST)
+        share + (unused / UNUSED_SHARE).min(limit / ALONE_SHARE)
+    }
+
+    /// See [`crate::Engine::work_share`].
+    pub(crate) fn work_share(&self) -> u64 {
+        let holders = self.holders.load(Ordering::Relaxed).max(1);
+        (self.budget.limit() / WORK_SHARE / holders).max(WORK_LEAST)
     }
 
     /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the

@@ -3,7 +3,7 @@
 //! Simple queries, prepared statements, COPY both ways, notices, cancelling; passwords by SCRAM-SHA-256; TLS.
 //!
 //! # Guarantees
-//! 1. After [`Connection::query`] and [`Connection::run`] the connection is ready for the next one, or [`Connection::is_alive`] is false: results that
+//! 1. After [`Connection::query`], [`Connection::prepare`] and [`Connection::run`] the connection is ready for the next one, or [`Connection::is_alive`] is false: results that
 //!    nobody takes any more are cancelled and read past.
 //! 2. Nothing a server sends makes this panic, or take memory for more than it has sent.
 //! 3. A password leaves as SCRAM proof only; in clear it goes to a server that asks for it over TLS or a Unix socket.
@@ -26,6 +26,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -304,6 +305,9 @@ impl Canceller {
     }
 }
 
+/// Numbers of connections.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
@@ -315,6 +319,8 @@ pub struct Connection {
     secret: Vec<u8>,
     status: TransactionStatus,
     settings: BTreeMap<String, String>,
+    /// Of all connections of this process.
+    number: u64,
     /// Statements that were prepared, for their names.
     prepared: u64,
     alive: bool,
@@ -355,6 +361,7 @@ impl Connection {
             secret: Vec::new(),
             status: TransactionStatus::Idle,
             settings: BTreeMap::new(),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             prepared: 0,
             alive: true,
         };
@@ -561,8 +568,20 @@ impl Connection {
 
     // ---- queries ----------------------------------------------------------------------------------------------
 
+    /// What was lost in the middle of an answer would take the rest of it for the next one.
+    fn must_live(&self) -> Result<(), Failure> {
+        match self.alive {
+            true => Ok(()),
+            false => Err(Failure::Connection(io::Error::new(
+                io::ErrorKind::NotConnected,
+                "the connection was lost before",
+            ))),
+        }
+    }
+
     /// Runs a text of statements by the simple protocol.
     pub fn query(&mut self, sql: &str, receiver: &mut dyn Receiver) -> Result<(), Failure> {
+        self.must_live()?;
         if sql.contains('\0') {
             // The protocol would end the text there.
             return Err(Failure::Receiver(invalid("a statement cannot hold a NUL character")));

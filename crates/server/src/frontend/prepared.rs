@@ -1,4 +1,5 @@
-//! Prepared statements: values and rows in binary, one message each way for a run of one.
+//! Prepared statements: values and rows in binary. A statement is run by one question, to which there is one answer: nothing is asked in between.
+//! COPY is no matter for them: it is refused, and notices are passed over.
 
 use super::{Column, Connection, Failure, Report, Taking, invalid, malformed, unexpected};
 use crate::message::Body;
@@ -10,6 +11,8 @@ const BINARY: i16 = 1;
 /// A statement that the server has prepared, for as long as the connection lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
+    /// The connection's number.
+    of: u64,
     name: String,
     parameters: Vec<u32>,
     columns: Vec<Column>,
@@ -49,6 +52,7 @@ impl Connection {
         if sql.contains('\0') {
             return Err(Failure::Receiver(invalid("a statement cannot hold a NUL character")));
         }
+        self.must_live()?;
         self.prepared += 1;
         let name = format!("s{}", self.prepared);
         if !self.out.begin(b'P').str(&name).str(sql).count(0).end() {
@@ -56,11 +60,15 @@ impl Connection {
         }
         self.out.begin(b'D').u8(b'S').str(&name).end();
         let told = self.answered(&mut |_| Ok(()))?;
-        Ok(Prepared { name, parameters: told.parameters, columns: told.columns })
+        Ok(Prepared { of: self.number, name, parameters: told.parameters, columns: told.columns })
     }
 
     /// Runs a prepared statement of this connection to its end; gives its tag, such as `UPDATE 1`. Rows that nobody takes any more are read past.
     pub fn run(&mut self, prepared: &Prepared, give: Give<'_>, take: Take<'_>) -> Result<String, Failure> {
+        self.must_live()?;
+        if prepared.of != self.number {
+            return Err(Failure::Receiver(invalid("the statement was prepared by another connection")));
+        }
         let count = prepared.parameters.len();
         self.out.begin(b'B').str("").str(&prepared.name).count(1).i16(BINARY).count(count);
         let mut value = Vec::new();
@@ -80,7 +88,12 @@ impl Connection {
             return Err(too_long());
         }
         self.out.begin(b'E').str("").i32(0).end();
-        Ok(self.answered(take)?.tag)
+        let columns = prepared.columns.len();
+        let mut of_columns = |row: &[Option<&[u8]>]| match row.len() == columns {
+            true => take(row),
+            false => Err(invalid(format!("a row has {} values, its statement {columns} columns", row.len()))),
+        };
+        Ok(self.answered(&mut of_columns)?.tag)
     }
 
     /// Sends what there is, with the request to tell when it is done, and reads the answers.
@@ -133,8 +146,17 @@ impl Connection {
                 }
                 b'T' => told.columns = Taking::columns(body)?,
                 b'S' => self.told()?,
-                // Parsed, bound, without rows, empty, a notice, a notification; rows that nobody takes.
-                b'1' | b'2' | b'n' | b'I' | b'N' | b'A' | b'D' => {}
+                b'G' | b'H' => {
+                    told.failed = Some(invalid("COPY cannot be run as a prepared statement"));
+                    if kind == b'G' {
+                        // What was sent behind it counted for nothing while data was waited for.
+                        self.out.begin(b'f').str("there is no data").end();
+                        self.out.plain(b'S');
+                        self.send()?;
+                    }
+                }
+                // Parsed, bound, without rows, empty, a notice, a notification; rows that nobody takes, data of a COPY.
+                b'1' | b'2' | b'n' | b'I' | b'N' | b'A' | b'D' | b'd' | b'c' => {}
                 other => return Err(unexpected(other)),
             }
         }

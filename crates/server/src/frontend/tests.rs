@@ -334,3 +334,29 @@ fn prepared_statements_are_run_with_binary_values() {
     drop(connection);
     server.join().unwrap();
 }
+
+#[test]
+fn a_prepared_copy_is_refused_and_statements_belong_to_their_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut out = greeting();
+    prepared(&mut out);
+    out.plain(b'2');
+    out.begin(b'G').u8(0).count(0).end();
+    out.begin(b'E').u8(b'C').str("57014").u8(b'M').str("COPY from stdin failed").u8(0).end();
+    out.begin(b'Z').u8(b'I').end();
+    let mut other = greeting();
+    prepared(&mut other);
+    let server = server(folder.path(), vec![out.bytes().to_vec(), other.bytes().to_vec()]);
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    let statement = connection.prepare("copy t from stdin").unwrap();
+    let mut give = |_: usize, _: u32, _: &mut Vec<u8>| Ok(false);
+    let refused = connection.run(&statement, &mut give, &mut |_| Ok(()));
+    assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
+    drop(connection);
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    let refused = connection.run(&statement, &mut give, &mut |_| Ok(()));
+    assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
+    connection.prepare("select").unwrap();
+    drop(connection);
+    server.join().unwrap();
+}

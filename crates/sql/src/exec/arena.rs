@@ -214,6 +214,12 @@ impl Arena {
         self.rows = 0;
     }
 
+    /// Gives back memory that no row is in.
+    pub(super) fn drop_spare(&mut self) {
+        self.bytes -= self.spare_bytes();
+        self.spare = Vec::new();
+    }
+
     /// Forgets all rows and gives their memory back, but for a small part.
     pub(super) fn clear(&mut self) {
         self.spare = Vec::new();

@@ -1,16 +1,19 @@
 //! Runs of a sort that a thread sorts and writes while the sorter takes more rows.
 //!
-//! The thread has the rows, the order and the file to itself; the sorter waits for it before it begins another run, gives its rows, or ends. So there
-//! is one at most for each sort, its memory is what the sorter has charged, and nothing of it is left behind a statement.
+//! The thread has the rows, the order and the file to itself; the sorter waits for it before it begins another run, gives its rows, or gives its
+//! memory back. So there is one at most for each sort, its memory is what the sorter has charged, and nothing of it is left behind a statement.
+//! A statement that is to end waits for the sorting of one run at most, which cannot be stopped in the middle.
 
 use super::arena::{Arena, RowRef, TOUCHED, touch};
 use super::sorter::SortOrder;
 use super::spill::SpillWriter;
 use crate::{Error, Result, SqlState};
+use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
+use std::time::Duration;
 
 /// Rows written between two looks whether anybody wants them still.
 const CHECK_EVERY: usize = 1 << 12;
@@ -53,7 +56,6 @@ pub(super) struct Work {
     arena: Arena,
     writer: SpillWriter,
     top: usize,
-    unwanted: Arc<AtomicBool>,
 }
 
 /// A run that is written but for its end.
@@ -70,7 +72,7 @@ pub(super) struct Made {
 impl Work {
     /// Of these rows the first `top` go to the writer.
     pub(super) fn new(order: &Arc<SortOrder>, arena: Arena, writer: SpillWriter, top: usize) -> Self {
-        Work { order: Arc::clone(order), arena, writer, top, unwanted: Arc::default() }
+        Work { order: Arc::clone(order), arena, writer, top }
     }
 
     /// Bytes of rows, and of what is sorted.
@@ -78,14 +80,13 @@ impl Work {
         self.arena.bytes() + self.arena.len() * size_of::<Entry>()
     }
 
-    /// Sorts and writes.
-    pub(super) fn make(self) -> Result<Made> {
-        let Work { order, mut arena, mut writer, top, unwanted } = self;
+    /// Sorts and writes; `look` says now and then whether to go on.
+    pub(super) fn make(self, look: &dyn Fn() -> Result<()>) -> Result<Made> {
+        let Work { order, mut arena, mut writer, top } = self;
+        look()?;
         let entries = sorted(&order, &arena, top);
         for some in entries.chunks(CHECK_EVERY) {
-            if unwanted.load(atomic::Ordering::Relaxed) {
-                return Err(Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more"));
-            }
+            look()?;
             for few in some.chunks(TOUCHED) {
                 touch(few.iter().map(|entry| arena.row(entry.row)));
                 for entry in few {
@@ -105,8 +106,18 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct Behind {
     bytes: usize,
-    unwanted: Arc<AtomicBool>,
+    signs: Arc<Signs>,
     making: Option<Making>,
+}
+
+/// What the two threads tell each other.
+#[derive(Debug, Default)]
+struct Signs {
+    /// Nobody wants the run any more.
+    unwanted: AtomicBool,
+    /// It is through, in whatever way.
+    done: Mutex<bool>,
+    is_done: Condvar,
 }
 
 #[derive(Debug)]
@@ -116,20 +127,48 @@ enum Making {
     Done(Box<Result<Made>>),
 }
 
+/// Says at the end of a scope, however it is left, that the run is through.
+struct Through(Arc<Signs>);
+
+impl Drop for Through {
+    fn drop(&mut self) {
+        *self.0.done.lock() = true;
+        self.0.is_done.notify_all();
+    }
+}
+
 impl Behind {
     /// Begins it. Where the system has no thread to give, it is made here and now.
     pub(super) fn begin(work: Work) -> Self {
-        let (bytes, unwanted) = (work.bytes(), Arc::clone(&work.unwanted));
-        let making = match thread::try_spawn("gannet-sort", move || work.make()) {
+        let (bytes, signs) = (work.bytes(), Arc::<Signs>::default());
+        let through = Through(Arc::clone(&signs));
+        let make = move || {
+            let through = through;
+            let look = || match through.0.unwanted.load(atomic::Ordering::Relaxed) {
+                true => Err(Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more")),
+                false => Ok(()),
+            };
+            work.make(&look)
+        };
+        let making = match thread::try_spawn("gannet-sort", make) {
             Ok(thread) => Making::Thread(thread),
             Err(make) => Making::Done(Box::new(make())),
         };
-        Behind { bytes, unwanted, making: Some(making) }
+        Behind { bytes, signs, making: Some(making) }
     }
 
     /// Bytes of its rows, and of what is sorted.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Waits until it is through, no longer than this; false where it is not.
+    pub(super) fn is_done_within(&self, limit: Duration) -> bool {
+        let mut done = self.signs.done.lock();
+        if !*done {
+            self.signs.is_done.wait_for(&mut done, limit);
+        }
+        *done
     }
 
     /// Waits for it.
@@ -147,7 +186,7 @@ impl Behind {
 impl Drop for Behind {
     fn drop(&mut self) {
         if let Some(Making::Thread(thread)) = self.making.take() {
-            self.unwanted.store(true, atomic::Ordering::Relaxed);
+            self.signs.unwanted.store(true, atomic::Ordering::Relaxed);
             // Its memory is charged by whoever lets it go: it is not to be in use any more.
             let _ = thread.join();
         }

@@ -27,11 +27,14 @@ use gannet_store::TempFile;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs merged at a time, least and most.
 const FAN_IN: (u64, u64) = (4, 128);
 /// Rows compared between two looks at the cancellation flag.
 const CHECK_EVERY: usize = 1 << 12;
+/// How often who waits for a run looks whether the statement is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Less memory than this is not halved: runs would be short, and many.
 const HALVED_LEAST: usize = if cfg!(test) { 8 << 10 } else { 16 << 20 };
 /// What each half leaves of its half, for what the other may have too much.
@@ -218,6 +221,8 @@ impl Runs {
 /// Takes rows in any order and gives them back sorted.
 #[derive(Debug)]
 pub(super) struct Sorter {
+    /// The last run, while a thread makes it. It goes first: what it has is charged to `memory`, which goes last.
+    behind: Option<Behind>,
     order: Arc<SortOrder>,
     shapes: Shapes,
     node: usize,
@@ -226,12 +231,9 @@ pub(super) struct Sorter {
     /// Rows that were given.
     given: usize,
     arena: Arena,
-    memory: Memory,
     runs: Runs,
-    /// Bytes of the first run's rows, which is what there was room for; 0: there is none yet.
+    /// Bytes of the longest run's rows that all of the memory had; 0: there is none yet.
     run_bytes: usize,
-    /// The last run, while a thread makes it.
-    behind: Option<Behind>,
     /// The memory of the run before.
     spare: Option<Arena>,
     encoded: RowBytes,
@@ -240,6 +242,7 @@ pub(super) struct Sorter {
     /// The last of the rows wanted, so far: rows behind it need not be taken.
     cutoff: Option<Vec<u8>>,
     output: Output,
+    memory: Memory,
 }
 
 /// How a run is made: while more rows are taken, or before.
@@ -334,6 +337,11 @@ impl Sorter {
     /// The memory ends before the next row: has it that the row can be taken.
     #[cold]
     fn make_room(&mut self, context: &Context<'_>) -> Result<()> {
+        self.spare = None;
+        self.arena.drop_spare();
+        if self.memory.reserve(context, self.needed())? {
+            return Ok(());
+        }
         self.settle(context)?;
         self.spare = None;
         if self.arena.len() > self.top {
@@ -360,7 +368,8 @@ impl Sorter {
     /// Throws away what is not among the first rows.
     fn prune(&mut self) {
         let mut entries = sorted(&self.order, &self.arena, self.top);
-        self.cutoff = entries.last().map(|last| self.arena.row(last.row).to_vec());
+        let last = entries.last().map(|last| self.arena.row(last.row).to_vec());
+        self.cut_off_at(last);
         entries.sort_unstable_by_key(|entry| entry.row);
         self.arena.keep(entries.iter().map(|entry| entry.row));
     }
@@ -370,8 +379,8 @@ impl Sorter {
         context.check()?;
         self.settle(context)?;
         let writer = self.runs.writer(context)?;
-        if self.run_bytes == 0 {
-            self.run_bytes = self.own_bytes();
+        if way == Way::Here {
+            self.run_bytes = self.run_bytes.max(self.own_bytes());
         }
         let next = self.spare.take().unwrap_or_else(|| Arena::new(0));
         let arena = std::mem::replace(&mut self.arena, next);
@@ -379,7 +388,7 @@ impl Sorter {
         match way {
             Way::Behind => self.behind = Some(Behind::begin(work)),
             Way::Here => {
-                self.take(work.make()?, context)?;
+                self.take(work.make(&|| context.check())?, context)?;
                 self.spare = None;
             }
         }
@@ -388,19 +397,28 @@ impl Sorter {
 
     /// Waits for the run that is made behind.
     fn settle(&mut self, context: &Context<'_>) -> Result<()> {
+        while let Some(behind) = &self.behind
+            && !behind.is_done_within(LOOK_EVERY)
+        {
+            context.check()?;
+        }
         let Some(behind) = self.behind.take() else { return Ok(()) };
         self.take(behind.end()?, context)?;
         context.check()
     }
 
-    fn take(&mut self, made: Made, context: &Context<'_>) -> Result<()> {
-        // Rows were thrown away meanwhile, maybe with a better one.
-        let is_less = |made: &Vec<u8>, known: &Vec<u8>| self.order.compare(made, known) == Ordering::Less;
-        match (made.cutoff, &self.cutoff) {
-            (Some(made), Some(known)) if !is_less(&made, known) => {}
-            (Some(made), _) => self.cutoff = Some(made),
+    /// As many rows as are wanted come no later than this one.
+    fn cut_off_at(&mut self, row: Option<Vec<u8>>) {
+        let is_less = |row: &Vec<u8>, known: &Vec<u8>| self.order.compare(row, known) == Ordering::Less;
+        match (row, &self.cutoff) {
+            (Some(row), Some(known)) if !is_less(&row, known) => {}
+            (Some(row), _) => self.cutoff = Some(row),
             (None, _) => {}
         }
+    }
+
+    fn take(&mut self, made: Made, context: &Context<'_>) -> Result<()> {
+        self.cut_off_at(made.cutoff);
         self.runs.push(made.writer.finish(context, self.node)?);
         self.spare = Some(made.arena);
         Ok(())

@@ -352,6 +352,6 @@ impl Shared {
     pub(super) fn planner_settings(&self) -> PlannerSettings {
         let engine = self.store.engine();
         let cache = engine.budget().used_for(gannet_base::memory::Purpose::Pool);
-        PlannerSettings::new(cache, engine.work_limit())
+        PlannerSettings::new(cache, engine.work_share())
     }
 }
