@@ -29,7 +29,7 @@ STEPS
     sweeps     sweeps of the old versions of one of so many rows, for each of the list --every
     changes    incremental backups after each of --shares was changed
     copy       copies the data files of --from to the new folder --to, by direct I/O
-    within     does --task on the SQLite database --from, beside whoever uses it; what it makes is the new file --to
+    within     does --task on the SQLite database --from, beside whoever uses it; a backup or a dump is the new file --to
 
 OPTIONS
     --server NAME     gannet, postgresql, firebird or sqlite [gannet]
@@ -156,11 +156,11 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
 fn judge(arguments: &Arguments) -> Result<()> {
     let missing = |path: &PathBuf| path.as_os_str().is_empty();
     match &*arguments.step {
-        "copy" | "within" if missing(&arguments.from) || missing(&arguments.to) => {
-            bail!("{} needs --from and --to", arguments.step)
-        }
+        "copy" if missing(&arguments.from) || missing(&arguments.to) => bail!("copy needs --from and --to"),
+        "within" if missing(&arguments.from) => bail!("within needs --from"),
         "task" | "within" if arguments.task.is_none() => bail!("{} needs --task", arguments.step),
-        "copy" | "within" => {}
+        "within" => within_can(arguments)?,
+        "copy" => {}
         "load" if missing(&arguments.base) => bail!("load needs --base"),
         "task" | "garbage" | "sweeps" | "changes"
             if missing(&arguments.base) || missing(&arguments.scratch) =>
@@ -182,6 +182,18 @@ fn judge(arguments: &Arguments) -> Result<()> {
     }
     if arguments.shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
         bail!("--shares has numbers from 0 to 1");
+    }
+    Ok(())
+}
+
+/// Fails where SQLite has no such task, or it needs to be told where to put what it makes.
+fn within_can(arguments: &Arguments) -> Result<()> {
+    let Some(task) = arguments.task else { return Ok(()) };
+    if !task.is_within() {
+        bail!("within does backup, stat, check, dump or compact, and no {}", task.name());
+    }
+    if task.makes() && arguments.to.as_os_str().is_empty() {
+        bail!("within needs --to for a {}", task.name());
     }
     Ok(())
 }
@@ -215,7 +227,7 @@ fn within(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 
 #[cfg(not(feature = "rivals"))]
 fn within(_: &Arguments, _: &AtomicBool) -> Result<Value> {
-    sides::must_connect()?;
+    sides::must_connect(sides::Side::Sqlite)?;
     bail!("SQLite is not built in")
 }
 
@@ -243,7 +255,7 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 fn fill(arguments: &Arguments) -> Result<Value> {
     let (side, folder) = (arguments.side, &arguments.base);
     // Before anything is made.
-    sides::must_connect()?;
+    sides::must_connect(side)?;
     let began = Instant::now();
     side.make(folder)?;
     let options = sides::Options {
@@ -323,6 +335,10 @@ mod tests {
             (&["sell"], "no step"),
             (&["load"], "--base"),
             (&["copy", "--from", "x"], "--to"),
+            (&["within", "--task", "check"], "--from"),
+            (&["within", "--task", "dump", "--from", "x"], "--to"),
+            (&["within", "--task", "sweep", "--from", "x"], "no sweep"),
+            (&["within", "--task", "copy", "--from", "x", "--to", "y"], "no copy"),
             (&["sweeps", "--base", "b", "--scratch", "s", "--every", "1,0"], "1 or more"),
             (&["changes", "--base", "b", "--scratch", "s", "--shares", "2"], "0 to 1"),
             (&["garbage", "--base", "b", "--scratch", "s", "--seconds", "0"], "0.5"),

@@ -128,9 +128,6 @@ fn list() -> Result<()> {
         if experiment.profiles().len() > 1 {
             println!("    profiles of the device: {}", experiment.profiles().join(", "));
         }
-        if let Some(obstacle) = experiment.obstacle() {
-            println!("    cannot be run: {obstacle}");
-        }
         for rival in experiment.rivals() {
             let how =
                 if (rival.is_there)() { "is there".to_owned() } else { format!("is missing: {}", rival.how) };
@@ -182,9 +179,6 @@ fn profiles(
 
 fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let experiment = find(name)?;
-    if let Some(obstacle) = experiment.obstacle() {
-        bail!("{} cannot be run: {obstacle}", experiment.name());
-    }
     let size = arguments.size.unwrap_or(Size::Quick);
     let all: Vec<&str> = experiment.rivals().iter().map(|rival| rival.name).collect();
     let mut rivals = chosen("the rival", arguments.rivals.as_deref(), &all)?;

@@ -107,7 +107,6 @@ fn set(setup: &mut Setup, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-#[cfg(feature = "rivals")]
 fn served(arguments: &Arguments, stop: &AtomicBool) -> Result<Json> {
     use gannet_lab::restart::wire;
     let Arguments { setup, from, to, again, .. } = arguments;
@@ -118,13 +117,6 @@ fn served(arguments: &Arguments, stop: &AtomicBool) -> Result<Json> {
         "rest" => wire::rest(setup, from, to, *again, stop),
         other => bail!("of a server a step is load, crash, loaded or rest, not {other:?}"),
     }
-}
-
-#[cfg(not(feature = "rivals"))]
-fn served(_: &Arguments, _: &AtomicBool) -> Result<Json> {
-    bail!(
-        "this build has no client of PostgreSQL's protocol: cargo build --release -p gannet-lab --features rivals"
-    )
 }
 
 /// Runs the command; one JSON object on standard output, but of a life, which prints several. `begun` is when the process was started.

@@ -106,21 +106,15 @@ impl Connect for SetUp<'_> {
     }
 }
 
-#[cfg(feature = "rivals")]
-fn server(url: &str) -> Result<Box<dyn Connect>> {
-    Ok(Box::new(gannet_lab::wire::Server { target: url.to_owned() }))
-}
-
-#[cfg(not(feature = "rivals"))]
-fn server(_: &str) -> Result<Box<dyn Connect>> {
-    bail!("this build has no client of PostgreSQL: build with `--features rivals`")
+fn server(url: &str) -> Box<dyn Connect> {
+    Box::new(gannet_lab::wire::Server { target: url.to_owned() })
 }
 
 /// Runs the command; one JSON object on standard output.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let arguments = parse(parser)?;
     let Some(dir) = &arguments.dir else {
-        return measure(&arguments, &*server(arguments.url.as_deref().unwrap_or_default())?, stop);
+        return measure(&arguments, &*server(arguments.url.as_deref().unwrap_or_default()), stop);
     };
     let options = gannet::Options {
         folder: dir.clone(),

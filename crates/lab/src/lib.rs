@@ -39,6 +39,5 @@ pub mod throttle;
 pub mod tpcb;
 pub mod tpcc;
 pub mod tune;
-#[cfg(feature = "rivals")]
 pub mod wire;
 pub mod workload;

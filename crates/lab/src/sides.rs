@@ -28,7 +28,7 @@ pub const GANNET: Side = Side::Wire(Kind::Gannet);
 /// PostgreSQL's.
 pub const POSTGRESQL: Side = Side::Wire(Kind::PostgreSql);
 
-const NO_CLIENT: &str = "this build has no client for servers: cargo build --release -p gannet -p gannet-lab --features gannet-lab/rivals";
+const NOT_BUILT: &str = "this build has no client of Firebird, and no SQLite: cargo build --release -p gannet -p gannet-lab --features gannet-lab/rivals";
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -251,14 +251,17 @@ impl Server {
     /// How to connect to its database.
     ///
     /// # Errors
-    /// This build has no client; or the server's folder is not complete.
-    #[cfg(feature = "rivals")]
+    /// This build has no client of it; or the server's folder is not complete.
     pub fn connect(&self) -> Result<Box<dyn Connect>> {
         Ok(match self {
             Server::Wire(server) => {
                 Box::new(crate::wire::Server { target: server.target(servers::DATABASE) })
             }
+            #[cfg(not(feature = "rivals"))]
+            Server::Firebird(_) | Server::Sqlite(_) => anyhow::bail!("{NOT_BUILT}"),
+            #[cfg(feature = "rivals")]
             Server::Firebird(server) => Box::new(firebird::wire::Target::of(server)?),
+            #[cfg(feature = "rivals")]
             Server::Sqlite(within) => Box::new(crate::sqlite::sql::Target {
                 path: within.database(),
                 is_durable: within.options.memory.is_some(),
@@ -266,14 +269,6 @@ impl Server {
         })
     }
 
-    /// How to connect to its database.
-    ///
-    /// # Errors
-    /// This build has no client.
-    #[cfg(not(feature = "rivals"))]
-    pub fn connect(&self) -> Result<Box<dyn Connect>> {
-        anyhow::bail!("{NO_CLIENT}")
-    }
 }
 
 impl Within {
@@ -328,12 +323,12 @@ fn sqlite_settings() -> &'static [&'static str] {
     &[]
 }
 
-/// Fails where this build has no client for servers: before anything is made that would be in vain.
+/// Fails where this build has no client of a side: before anything is made that would be in vain.
 ///
 /// # Errors
 /// That, with the way to one that has.
-pub fn must_connect() -> Result<()> {
-    anyhow::ensure!(cfg!(feature = "rivals"), "{NO_CLIENT}");
+pub fn must_connect(side: Side) -> Result<()> {
+    anyhow::ensure!(cfg!(feature = "rivals") || matches!(side, Side::Wire(_)), "{NOT_BUILT}");
     Ok(())
 }
 

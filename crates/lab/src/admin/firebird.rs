@@ -8,6 +8,7 @@ use super::place::one;
 use super::task::{Task, chain};
 use crate::firebird::server::{Server, utility};
 use crate::tpcc::connection::Connection;
+use crate::tpcc::schema::TABLES;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -18,6 +19,10 @@ use std::time::{Duration, Instant};
 /// How long what was given up may take to end within the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A dump has so many bytes at least, where the data have ten times as many.
+const DUMP: u64 = 1 << 20;
+/// What `mon$backup_state` is while a backup is made, until what was written meanwhile is merged.
+const STALLED: i64 = 1;
 
 /// What does it, in words for a report.
 pub(super) fn tool(task: Task) -> Option<&'static str> {
@@ -44,7 +49,7 @@ pub(super) fn command(task: Task, server: &Server, made: &Path) -> Result<Comman
         Task::Backup => backup(server, 0, made)?,
         Task::Incremental => backup(server, level(made)?, made)?,
         Task::Stat => {
-            let mut command = program(&["gstat", "fbstat"])?;
+            let mut command = program(&["fbstat", "gstat"])?;
             command.args(["-a", "-r"]).arg(server.address());
             command
         }
@@ -89,25 +94,63 @@ pub(super) fn made(task: Task, out: &Path, number: u32) -> PathBuf {
     folder.join(format!("{}-{number}", task.name()))
 }
 
+/// Whether its program closes what it has made, and does not wait until that is on the device.
+pub(super) fn is_unsynced(task: Task) -> bool {
+    matches!(task, Task::Backup | Task::Incremental | Task::Dump)
+}
+
 /// The level of the next backup of a chain, which adds to the one before: those that are there have the levels below.
 fn level(made: &Path) -> Result<usize> {
     let chain = made.parent().context("a backup is in a folder")?;
     Ok(fs::read_dir(chain).with_context(|| format!("cannot read {chain:?}"))?.count())
 }
 
-/// What a program that has come to its end has said and made.
+/// What a program that has come to its end, as if all was well, has said and made, of a database of so many bytes.
 ///
 /// # Errors
 /// It has found the database damaged, or has not done what it was to do.
-pub(super) fn heard(task: Task, made: &Path, text: &str) -> Result<Value> {
+pub(super) fn heard(task: Task, made: &Path, data: u64, text: &str, complaint: &str) -> Result<Value> {
     match task {
         Task::Backup | Task::Incremental => {
             let found = fs::metadata(made).with_context(|| format!("nbackup has not made {made:?}"))?;
+            ensure!(found.len() > 0, "nbackup has made nothing of {made:?}");
             Ok(json!({ "made_bytes": found.len() }))
         }
+        Task::Dump => {
+            let found = fs::metadata(made).with_context(|| format!("gbak has not made {made:?}"))?;
+            let bytes = found.len();
+            ensure!(
+                bytes > 0 && bytes >= DUMP.min(data / 10),
+                "gbak has made {bytes} bytes of a database of {data}"
+            );
+            Ok(json!({ "made_bytes": bytes }))
+        }
         Task::Check => validated(text),
-        _ => Ok(Value::Null),
+        Task::Stat => counted(text),
+        Task::Sweep => {
+            // It is silent where it has nothing to complain of.
+            let said = [complaint.trim(), text.trim()].join(" ");
+            ensure!(said == " ", "gfix says: {}", said.trim());
+            Ok(Value::Null)
+        }
+        Task::Copy | Task::Compact => Ok(Value::Null),
     }
+}
+
+/// What the statistics tell: of each table how many records it has.
+fn counted(text: &str) -> Result<Value> {
+    let totals = text.lines().filter_map(|line| {
+        let behind = line.split_once("total records:")?.1;
+        behind.trim().split([',', ' ']).next()?.parse::<u64>().ok()
+    });
+    let (tables, records) =
+        totals.fold((0_usize, 0_u64), |(tables, records), one| (tables + 1, records + one));
+    ensure!(
+        tables >= TABLES.len() && records > 0,
+        "gstat has counted {records} records in {tables} tables, where there are {}",
+        TABLES.len()
+    );
+    Ok(json!({ "tables": tables, "records": records }))
 }
 
 /// What the online validation tells. It ends as if all was well, whatever it has found; a table that it could not lock in time it leaves out.
@@ -121,7 +164,10 @@ fn validated(text: &str) -> Result<Value> {
     );
     let count = |words: &str| text.lines().filter(|line| line.trim_end().ends_with(words)).count();
     let (sound, left_out) = (count(") is ok"), count("Acquire relation lock failed"));
-    ensure!(sound + left_out > 0, "the online validation has found no table");
+    ensure!(
+        sound > 0,
+        "the online validation has looked at no table; those that it could not lock in time: {left_out}"
+    );
     Ok(json!({ "tables_sound": sound, "tables_left_out": left_out }))
 }
 
@@ -132,10 +178,7 @@ fn validated(text: &str) -> Result<Value> {
 pub(super) fn abandon(task: Task, made: &Path, session: &mut dyn Connection) -> Result<()> {
     files::remove(made)?;
     if matches!(task, Task::Backup | Task::Incremental) {
-        if one(session, "select mon$backup_state from mon$database")? != 0 {
-            session.batch("alter database end backup")?;
-        }
-        return Ok(());
+        return unlock(session);
     }
     // What the services do has no protocol.
     let theirs = "mon$system_flag = 0 and mon$attachment_id <> current_connection \
@@ -147,6 +190,29 @@ pub(super) fn abandon(task: Task, made: &Path, session: &mut dyn Connection) -> 
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
+}
+
+/// Ends a backup's lock of the database: what it has begun within the server comes to its end first, as it could lock it yet.
+fn unlock(session: &mut dyn Connection) -> Result<()> {
+    let theirs = "mon$attachment_id <> current_connection and mon$remote_process containing 'nbackup'";
+    let began = Instant::now();
+    loop {
+        let attached = one(session, &format!("select count(*) from mon$attachments where {theirs}"))?;
+        let state = one(session, "select mon$backup_state from mon$database")?;
+        if (attached, state) == (0, 0) {
+            return Ok(());
+        }
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "a backup goes on within the server after its end: {attached} of its sessions, mon$backup_state {state}"
+        );
+        if attached > 0 {
+            session.batch(&format!("delete from mon$attachments where {theirs}"))?;
+        } else if state == STALLED {
+            session.batch("alter database end backup")?;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +227,9 @@ mod tests {
     fn a_validation_is_believed_what_it_says_and_not_how_it_ends() {
         assert_eq!(validated(SOUND).unwrap(), json!({ "tables_sound": 1, "tables_left_out": 0 }));
         let busy = SOUND.replace("Relation 128 (ITEM) is ok", "Acquire relation lock failed");
-        assert_eq!(validated(&busy).unwrap(), json!({ "tables_sound": 0, "tables_left_out": 1 }));
+        assert!(validated(&busy).unwrap_err().to_string().contains("in time: 1"));
+        let both = SOUND.replace("Validation finished", "Acquire relation lock failed\nValidation finished");
+        assert_eq!(validated(&both).unwrap(), json!({ "tables_sound": 1, "tables_left_out": 1 }));
         let damaged = SOUND.replace("(ITEM) is ok", "(ITEM) : 3 ERRORS found");
         assert!(validated(&damaged).unwrap_err().to_string().contains("3 ERRORS"));
         let half = SOUND.replace("Validation finished", "");
@@ -181,6 +249,25 @@ mod tests {
         fs::write(&first, "x").unwrap();
         assert_eq!(level(&made(Task::Incremental, folder.path(), 9)).unwrap(), 2);
         assert_eq!(made(Task::Backup, folder.path(), 3), folder.path().join("backup-3"));
-        assert!(heard(Task::Backup, &folder.path().join("none"), "").is_err());
+        assert!(heard(Task::Backup, &folder.path().join("none"), 0, "", "").is_err());
+    }
+
+    #[test]
+    fn a_dump_and_statistics_and_a_sweep_are_not_believed_that_they_end_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("dump");
+        let dump = |data| heard(Task::Dump, &made, data, "", "");
+        assert!(dump(1000).is_err());
+        fs::write(&made, [7; 100]).unwrap();
+        assert_eq!(dump(1000).unwrap(), json!({ "made_bytes": 100 }));
+        assert!(dump(1010).is_err() && dump(1 << 30).is_err());
+        let table = "ITEM (128)\n    Average record length: 76.50, total records: 7\n\
+            \x20   Average version length: 0.00, total versions: 0, max versions: 0\n";
+        let text = table.repeat(TABLES.len());
+        assert_eq!(counted(&text).unwrap(), json!({ "tables": 9, "records": 63 }));
+        assert!(counted(table).is_err() && counted("").is_err());
+        assert!(heard(Task::Sweep, &made, 0, "", "\n").is_ok());
+        let error = heard(Task::Sweep, &made, 0, "", "lock conflict").unwrap_err().to_string();
+        assert!(error.contains("gfix says: lock conflict"), "{error}");
     }
 }

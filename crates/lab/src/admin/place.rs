@@ -85,6 +85,14 @@ pub fn go_on(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
+/// Has a file on the device, with its name.
+fn sync(file: &Path) -> Result<()> {
+    let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
+    sync(file)
+        .and_then(|()| file.parent().map_or(Ok(()), sync))
+        .with_context(|| format!("cannot sync {file:?}"))
+}
+
 impl Place {
     /// Makes the copy and starts a server on it.
     ///
@@ -230,7 +238,9 @@ impl Place {
             return Ok(());
         }
         let command = task::first_of_chain(self.server()?, &self.out())?;
-        self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed)).map(|_| ())
+        self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed), None)?;
+        // Nothing of it is to be written while others are measured.
+        files::all(&task::chain(&self.out()))?.iter().try_for_each(|file| sync(file))
     }
 
     /// Runs a task once. `number` is one that it was not given yet since the place was cleaned.
@@ -247,9 +257,11 @@ impl Place {
     ) -> Result<Ran> {
         let (server, out) = (self.server()?, self.out());
         let command = task.command(server, &out, number)?;
-        let (mut ran, text) = self.finish(task.name(), command, limit, weighs, ends_early)?;
+        let unsynced = task.unsynced(server, &out, number);
+        let (mut ran, text, complaint) =
+            self.finish(task.name(), command, limit, weighs, ends_early, unsynced.as_deref())?;
         ran.said = match ran.is_complete {
-            true => task.heard(server, &out, number, &text)?,
+            true => task.heard(server, &out, number, &text, &complaint)?,
             false => Value::Null,
         };
         if !ran.is_complete {
@@ -266,11 +278,11 @@ impl Place {
         let Some((name, command)) = task.proof(self.server()?, &self.out(), number)? else {
             return Ok(None);
         };
-        self.finish(name, command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed))?;
+        self.finish(name, command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed), None)?;
         Ok(Some(name))
     }
 
-    /// Runs a program to its end; gives what came of it, and what it has said.
+    /// Runs a program to its end, which is when the file `unsynced` is durable too; gives what came of it, what it has said, and what it has complained of.
     fn finish(
         &self,
         name: &str,
@@ -278,7 +290,8 @@ impl Place {
         limit: Duration,
         weighs: bool,
         ends_early: &dyn Fn() -> bool,
-    ) -> Result<(Ran, String)> {
+        unsynced: Option<&Path>,
+    ) -> Result<(Ran, String, String)> {
         let [said, complaint] =
             ["said", "complaint"].map(|kind| self.setup.scratch.join(format!("task.{kind}")));
         command.stdin(Stdio::null()).stdout(File::create(&said)?).stderr(File::create(&complaint)?);
@@ -306,9 +319,13 @@ impl Place {
             }
             std::thread::sleep(LOOK_EVERY);
         };
+        let is_complete = status.is_some();
+        if let (Some(made), Some(true)) = (unsynced, status.map(|status| status.success())) {
+            sync(made)?;
+        }
         let time = began.elapsed();
+        let complaint = String::from_utf8_lossy(&fs::read(&complaint)?).into_owned();
         if let Some(status) = status.filter(|status| !status.success()) {
-            let complaint = fs::read_to_string(&complaint).unwrap_or_default();
             let last = complaint.trim().lines().last().unwrap_or("it says nothing").to_owned();
             bail!("{name} of {} ended with {status}: {last}", self.setup.side.title());
         }
@@ -317,7 +334,7 @@ impl Place {
             false => None,
         };
         let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
-        Ok((Ran { time, is_complete: status.is_some(), said: Value::Null, room }, text))
+        Ok((Ran { time, is_complete, said: Value::Null, room }, text, complaint))
     }
 
     /// Looks whether the consistency conditions of TPC-C hold; gives their number.

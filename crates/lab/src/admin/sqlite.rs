@@ -2,7 +2,7 @@
 
 use super::task::Task;
 use crate::sides::Within;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
@@ -41,6 +41,11 @@ pub(super) fn proof(server: &Within, made: &Path) -> Result<(&'static str, Comma
 
 fn on(task: Task, server: &Within, database: &Path, made: &Path) -> Result<Command> {
     let mut command = server.beside(&std::env::current_exe()?);
-    command.args(["admin", "within", "--task", task.name(), "--from"]).arg(database).arg("--to").arg(made);
+    // Where it would put its temporary files otherwise is not measured, and may be of another kind.
+    command.env("SQLITE_TMPDIR", made.parent().context("what is made is in a folder")?);
+    command.args(["admin", "within", "--task", task.name(), "--from"]).arg(database);
+    if task.makes() {
+        command.arg("--to").arg(made);
+    }
     Ok(command)
 }

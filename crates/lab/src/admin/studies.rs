@@ -77,8 +77,9 @@ pub fn changes(setup: &Setup, shares: &[f64], limit: Duration, stop: &AtomicBool
     }
     let place = Place::begin(setup, Sweeper::Server)?;
     let ends_early = || stop.load(Ordering::Relaxed);
-    place.prepare(Task::Incremental, stop)?;
+    // In this order: Firebird has the next one add to the latest, which is to be the chain's.
     let full = place.run(Task::Backup, 0, limit, false, &ends_early)?;
+    place.prepare(Task::Incremental, stop)?;
     let mut points = Vec::new();
     for (number, &share) in shares.iter().enumerate() {
         go_on(stop)?;

@@ -101,6 +101,16 @@ impl Task {
         self != Task::Sweep
     }
 
+    /// Whether the process `within` does it on an SQLite database.
+    pub fn is_within(self) -> bool {
+        self != Task::Copy && sqlite::tool(self).is_some()
+    }
+
+    /// Whether it makes something besides the database.
+    pub fn makes(self) -> bool {
+        matches!(self, Task::Copy | Task::Backup | Task::Incremental | Task::Dump)
+    }
+
     /// The program that does it once, beside a server, with what it makes in `out`, where it finds nothing of that name.
     ///
     /// # Errors
@@ -138,11 +148,27 @@ impl Task {
     ///
     /// # Errors
     /// It has found the database damaged, or has not done what it was to do.
-    pub fn heard(self, server: &sides::Server, out: &Path, number: u32, text: &str) -> Result<Value> {
+    pub fn heard(
+        self,
+        server: &sides::Server,
+        out: &Path,
+        number: u32,
+        text: &str,
+        complaint: &str,
+    ) -> Result<Value> {
         match server.side() {
-            Side::Firebird => firebird::heard(self, &self.made(Side::Firebird, out, number), text),
+            Side::Firebird => {
+                let made = self.made(Side::Firebird, out, number);
+                firebird::heard(self, &made, server.database_bytes()?, text, complaint)
+            }
             Side::Wire(_) | Side::Sqlite => Ok(told(text)),
         }
+    }
+
+    /// The file that it makes, where its program does not see to it that it is durable: it has to be before the task has ended, as it is with others.
+    pub fn unsynced(self, server: &sides::Server, out: &Path, number: u32) -> Option<PathBuf> {
+        let side = server.side();
+        (side == Side::Firebird && firebird::is_unsynced(self)).then(|| self.made(side, out, number))
     }
 
     /// Ends what a program has left behind in the server that was ended as it took too long.

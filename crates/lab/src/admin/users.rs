@@ -41,7 +41,7 @@ pub struct Phase {
 }
 
 /// Sets a flag however the scope is left.
-struct Sets<'a>(&'a AtomicBool);
+pub(super) struct Sets<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Sets<'_> {
     fn drop(&mut self) {

@@ -4,7 +4,8 @@
 //! is the writer while it works, so that nobody else is.
 
 use super::task::Task;
-use crate::sqlite::sql::Target;
+use super::users::Sets;
+use crate::sqlite::sql::{open_for_task, set_for_task};
 use anyhow::{Context, Result, bail, ensure};
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -14,38 +15,44 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pages of a step of a backup. Its snapshot is held over all of them: without, it would begin anew each time that somebody writes.
 const STEP: i32 = 1024;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long it is tried to bring home the whole log, and how long each time.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(20);
+const CHECKPOINT_TRY: Duration = Duration::from_secs(1);
 
 /// Does a task on the database, with what it makes as `to`, until it has ended or `stop` is set.
 ///
 /// # Errors
 /// SQLite's; the database is damaged; or it was to stop.
 pub fn perform(task: Task, database: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
-    let connection = Target { path: database.to_owned(), is_durable: true }.open()?;
+    // Before anything is opened.
+    ensure!(task.is_within(), "SQLite has no {} of its own", task.name());
+    let connection = open_for_task(database)?;
     let interrupt = connection.get_interrupt_handle();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Acquire) {
                 if stop.load(Ordering::Relaxed) {
                     interrupt.interrupt();
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
         });
+        // Also where there is a panic: whoever looks is waited for.
+        let _done = Sets(&is_done);
         let told = match task {
             Task::Backup => backup(&connection, to, stop),
             Task::Stat => statistics(&connection),
             Task::Check => check(&connection),
             Task::Dump => dump(&connection, to, stop),
-            Task::Compact => vacuum(&connection),
+            Task::Compact => vacuum(&connection, stop),
             Task::Copy | Task::Incremental | Task::Sweep => Err(anyhow::anyhow!("there is none")),
         };
-        is_done.store(true, Ordering::Relaxed);
         told.with_context(|| format!("{} of {database:?}", task.name()))
     })
 }
@@ -54,16 +61,18 @@ pub fn perform(task: Task, database: &Path, to: &Path, stop: &AtomicBool) -> Res
 fn backup(from: &Connection, to: &Path, stop: &AtomicBool) -> Result<Value> {
     ensure!(!to.exists(), "{to:?} is there");
     let mut target = Connection::open(to).with_context(|| format!("cannot make {to:?}"))?;
-    target.execute_batch("pragma synchronous = full")?;
+    set_for_task(&target)?;
     from.execute_batch("begin")?;
     from.query_row("select count(*) from sqlite_schema", (), |_| Ok(()))?;
     let backup = Backup::new(from, &mut target)?;
     loop {
-        match backup.step(STEP)? {
-            StepResult::Done => break,
-            StepResult::More if stop.load(Ordering::Relaxed) => bail!("interrupted"),
-            StepResult::More => {}
-            _ => std::thread::sleep(LOOK_EVERY),
+        let step = backup.step(STEP)?;
+        if step == StepResult::Done {
+            break;
+        }
+        ensure!(!stop.load(Ordering::Relaxed), "interrupted");
+        if step != StepResult::More {
+            std::thread::sleep(LOOK_EVERY);
         }
     }
     let pages = backup.progress().pagecount;
@@ -147,14 +156,30 @@ fn dump_table(connection: &Connection, name: &str, out: &mut impl Write, stop: &
     Ok(count)
 }
 
-fn vacuum(connection: &Connection) -> Result<Value> {
-    connection.execute_batch("vacuum; pragma wal_checkpoint(truncate)")?;
-    Ok(Value::Null)
+/// The file is shorter when the log has been brought home: it is not, as long as somebody reads what is only there.
+fn vacuum(connection: &Connection, stop: &AtomicBool) -> Result<Value> {
+    connection.execute_batch("vacuum")?;
+    connection.busy_timeout(CHECKPOINT_TRY)?;
+    let (began, mut tries) = (Instant::now(), 0);
+    loop {
+        tries += 1;
+        let busy: i64 = connection.query_row("pragma wal_checkpoint(truncate)", (), |row| row.get(0))?;
+        if busy == 0 {
+            return Ok(json!({ "checkpoints": tries }));
+        }
+        ensure!(!stop.load(Ordering::Relaxed), "interrupted");
+        ensure!(
+            began.elapsed() < CHECKPOINT_PATIENCE,
+            "somebody reads the log, so that it cannot be brought home"
+        );
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::sql::Target;
     use crate::tpcc::connection::Connect;
 
     #[test]
@@ -189,6 +214,9 @@ mod tests {
         writer.batch("rollback").unwrap();
         perform(Task::Compact, &database, &to, &go_on).unwrap();
         assert!(perform(Task::Sweep, &database, &to, &go_on).is_err());
+        let missing = folder.path().join("missing");
+        let error = perform(Task::Check, &missing, &to, &go_on).unwrap_err();
+        assert!(error.to_string().contains("no database") && !missing.exists(), "{error:#}");
     }
 
     #[test]

@@ -48,11 +48,6 @@ pub trait Experiment: Sync {
         &[AS_IS]
     }
 
-    /// Why this build cannot run it, and what to do about it.
-    fn obstacle(&self) -> Option<&'static str> {
-        None
-    }
-
     /// How often measurements are repeated at this size, where nobody says otherwise.
     fn repeat(&self, size: Size) -> u32;
 
@@ -84,8 +79,8 @@ const SQLITE: Rival = Rival {
 /// PostgreSQL's server, which is started where it is installed.
 const POSTGRESQL: Rival = Rival {
     name: "postgresql",
-    is_there: || cfg!(feature = "rivals") && crate::servers::postgres().is_some(),
-    how: "apt-get install postgresql-15, and a lab with the feature rivals",
+    is_there: || crate::servers::postgres().is_some(),
+    how: "apt-get install postgresql-15",
 };
 
 /// Firebird's server, which is started where it is installed.

@@ -3,12 +3,11 @@
 //! Each trial begins with a copy of what one kill has left, so that all of them have the same to do, and with nothing of it in the page cache. A database lies in the
 //! folder `db` of such a folder; beside it stands what its clients were told ([`Told`]), which is compared with what is there after each start.
 //!
-//! [`embedded`] leads a process that has its database in itself ([`life`]), `wire` (with the feature `rivals`) a server and its sessions.
+//! [`embedded`] leads a process that has its database in itself ([`life`]), [`wire`] a server and its sessions.
 
 pub mod embedded;
 pub mod life;
 pub mod log;
-#[cfg(feature = "rivals")]
 pub mod wire;
 
 use crate::tpcb::check::Told;

@@ -7,22 +7,25 @@ use crate::firebird::dialect::line_values;
 use crate::tpcc::connection::{Conflict, Connect, Connection, Datum, Statement};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{ErrorCode, params_from_iter};
+use rusqlite::{ErrorCode, OpenFlags, params_from_iter};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long somebody waits to be the writer: longer than a task may take that lets nobody write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1800);
+/// The cache of a user's connection, and that of one that does a task for an administrator, in KiB.
+const CACHE: u32 = 4096;
+const TASKS_CACHE: u32 = 16384;
 /// Statements that a session keeps prepared.
 const PREPARED: usize = 100;
 
-/// How an administrator's or a user's connection is set, for reports; what is not named is as it is by default.
+/// How a user's or an administrator's connection is set, for reports; what is not named is as it is by default.
 pub const SETTINGS: [&str; 5] = [
     "journal_mode=wal",
     "synchronous=full",
     "wal_autocheckpoint=1000 pages, the default",
-    "cache_size=-2000 for each session, the default",
+    "cache_size=-4096 for each session, -16384 for a task",
     "page_size=4096, the default",
 ];
 
@@ -46,11 +49,36 @@ impl Target {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         let synchronous = if self.is_durable { "full" } else { "off" };
         connection
-            .execute_batch(&format!("pragma journal_mode = wal; pragma synchronous = {synchronous}"))
+            .execute_batch(&format!(
+                "pragma journal_mode = wal; pragma synchronous = {synchronous}; pragma cache_size = -{CACHE}"
+            ))
             .with_context(|| format!("cannot use {:?}", self.path))?;
         connection.set_prepared_statement_cache_capacity(PREPARED);
         Ok(connection)
     }
+}
+
+/// A connection of SQLite's own to a database that is there and stays as it is set, for an administrator's task.
+///
+/// # Errors
+/// It is not there; or SQLite's.
+pub fn open_for_task(database: &Path) -> Result<rusqlite::Connection> {
+    ensure!(database.is_file(), "there is no database {database:?}");
+    let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
+    let connection = rusqlite::Connection::open_with_flags(database, flags)
+        .with_context(|| format!("cannot open {database:?}"))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    set_for_task(&connection).with_context(|| format!("cannot use {database:?}"))?;
+    Ok(connection)
+}
+
+/// Sets a connection for an administrator's task, or for what that makes.
+///
+/// # Errors
+/// SQLite's.
+pub fn set_for_task(connection: &rusqlite::Connection) -> Result<()> {
+    connection.execute_batch(&format!("pragma synchronous = full; pragma cache_size = -{TASKS_CACHE}"))?;
+    Ok(())
 }
 
 impl Connect for Target {
@@ -248,6 +276,21 @@ mod tests {
             translate("select a from t where b = $1 and c < $12 limit 1 for update"),
             "select a from t where b = ?1 and c < ?12 limit 1"
         );
+    }
+
+    #[test]
+    fn connections_are_set_as_reports_say_and_a_task_makes_no_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab.sqlite");
+        let missing = open_for_task(&path).unwrap_err().to_string();
+        assert!(missing.contains("no database") && !path.exists(), "{missing}");
+        let target = Target { path: path.clone(), is_durable: true };
+        let (user, task) = (target.open().unwrap(), open_for_task(&path).unwrap());
+        let cache = |connection: &rusqlite::Connection| -> i64 {
+            connection.query_row("pragma cache_size", (), |row| row.get(0)).unwrap()
+        };
+        let says = format!("cache_size={} for each session, {} for a task", cache(&user), cache(&task));
+        assert!(SETTINGS.contains(&&*says), "{says}");
     }
 
     #[test]

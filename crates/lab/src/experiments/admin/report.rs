@@ -186,7 +186,10 @@ impl Found<'_> {
             };
             let proofs = match proofs.as_slice() {
                 [] => String::new(),
-                names => format!(" What was made was proven whole by {}.", names.join(", ")),
+                names => format!(
+                    " What was made was proven whole by {}; who is not named has nothing for that but a restore.",
+                    names.join(", ")
+                ),
             };
             parts.push(Part::Text(format!("{conditions}{proofs}").trim().to_owned()));
         }

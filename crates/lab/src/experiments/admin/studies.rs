@@ -1,7 +1,7 @@
 //! Users as garbage grows, sweeps by garbage, incremental backups by changes, as figures and tables.
 
 use super::found::Found;
-use super::values::{figure, median, rates, ratio, shown};
+use super::values::{figure, median, rates, ratio, seconds_of, shown};
 use super::{changes_id, growing_id, sweeps_id};
 use crate::admin::task::Task;
 use crate::chart::{Figure, Kind as Chart, Line, number};
@@ -85,8 +85,12 @@ impl Found<'_> {
                 let path = format!("/points/{point}{path}");
                 median(&told.iter().filter_map(|told| figure(told, &path)).collect::<Vec<_>>())
             };
+            let seconds = |point: usize| {
+                let run = format!("/points/{point}/run");
+                median(&told.iter().filter_map(|told| seconds_of(told, &run)).collect::<Vec<_>>())
+            };
             let points = (0..count)
-                .filter_map(|point| Some((of(point, "/rows")? / 1e3, of(point, "/run/seconds")?)))
+                .filter_map(|point| Some((of(point, "/rows")? / 1e3, seconds(point)?)))
                 .collect();
             let tool = Task::Sweep.tool(side).unwrap_or_default();
             Some(Line { name: format!("{}: {tool}", self.title(side)), points })
@@ -139,13 +143,16 @@ impl Found<'_> {
         let size = |run: &str| {
             of(&format!("{run}/said/manifest/bytes")).or_else(|| of(&format!("{run}/said/made_bytes")))
         };
-        let (all, full) = (pages("/full"), of("/full/seconds"));
+        let time = |run: &str| {
+            median(&told.iter().filter_map(|told| seconds_of(told, run)).collect::<Vec<_>>())
+        };
+        let (all, full) = (pages("/full"), time("/full"));
         let title = told.iter().find_map(|told| told.pointer("/server/server")?.as_str());
         let title = title.map_or_else(|| self.title(side), str::to_owned);
         let mut points = Vec::new();
         for point in 0..first["points"].as_array().map_or(0, Vec::len) {
             let run = format!("/points/{point}/run");
-            let seconds = of(&format!("{run}/seconds"));
+            let seconds = time(&run);
             let share = ratio(pages(&run), all).map(|share| share * 100.0);
             points.extend(share.zip(seconds));
             rows.push(vec![

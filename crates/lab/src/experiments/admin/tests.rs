@@ -115,14 +115,18 @@ fn what_firebird_has_left_out_and_what_it_has_made_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut check = told("Firebird 3.0.11", 2.0, Some(4.0), 0.5);
     check["phases"]["closed"]["with"]["beside"]["runs"][0]["said"] = json!({ "tables_left_out": 3 });
-    let made = |seconds: f64, bytes: u64| json!({ "seconds": seconds, "said": { "made_bytes": bytes } });
+    let made = |seconds: f64, bytes: u64| {
+        json!({ "seconds": seconds, "is_complete": seconds < 9.0, "said": { "made_bytes": bytes } })
+    };
     let changes = json!({
-        "server": { "server": "Firebird 3.0.11" }, "full": made(2.0, 100 << 20), "points": [{ "run": made(0.5, 25 << 20) }],
+        "server": { "server": "Firebird 3.0.11" }, "full": made(2.0, 100 << 20), "points": [{ "run": made(0.5, 25 << 20) }, { "run": made(20.0, 50 << 20) }],
     });
     let steps =
         vec![(task_id(Side::Firebird, Task::Check, 1), check), (changes_id(Side::Firebird, 1), changes)];
     let text = report(&run(&folder.path().join("run"), &["firebird"], steps)).markdown();
     assert!(text.contains("could not lock 3 tables"), "{text}");
     assert!(text.contains("| Firebird 3.0.11 | 25.0 | 0.500 | 0.250 | – | 25.0 |"), "{text}");
+    // How long one takes that had to be ended nobody knows.
+    assert!(text.contains("| Firebird 3.0.11 | 50.0 | – | – | – | 50.0 |"), "{text}");
     assert!(text.contains("Firebird's sweep interval is 0") && !text.contains("autovacuum is off"), "{text}");
 }

@@ -36,6 +36,18 @@ pub(super) fn seconds_beside(told: &Value, load: &str) -> Option<f64> {
     (first["is_complete"] == true).then(|| first["seconds"].as_f64())?
 }
 
+/// The same, where one that had to be ended has taken longer than any other.
+pub(super) fn seconds_beside_at_least(told: &Value, load: &str) -> Option<f64> {
+    let first = told.pointer(&format!("/phases/{load}/with/beside/runs/0"))?;
+    Some(if first["is_complete"] == true { first["seconds"].as_f64()? } else { f64::INFINITY })
+}
+
+/// How long a run took; `None` where it had to be ended.
+pub(super) fn seconds_of(told: &Value, run: &str) -> Option<f64> {
+    let run = told.pointer(run)?;
+    (run["is_complete"] == true).then(|| run["seconds"].as_f64())?
+}
+
 /// A figure of the users without the task: the mean of before and behind.
 pub(super) fn without(told: &Value, load: &str, name: &str) -> Option<f64> {
     let of = |phase: &str| figure(told, &format!("/phases/{load}/{phase}/{name}"));
@@ -50,15 +62,18 @@ pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.zip(other).filter(|(_, other)| *other > 0.0).map(|(one, other)| one / other)
 }
 
-/// Transactions that were not made because of one run of the task.
+/// Transactions that were not made because of one run of the task; `None` where one had to be ended.
 pub(super) fn lost(told: &Value) -> Option<f64> {
     let (without, with) = (
         without(told, "closed", "transactions_per_second")?,
         with(told, "closed", "transactions_per_second")?,
     );
     let beside = told.pointer("/phases/closed/with")?;
-    let runs = beside.pointer("/beside/runs")?.as_array()?.len().max(1);
-    Some(((without - with) * beside["seconds"].as_f64()?).max(0.0) / runs as f64)
+    let runs = beside.pointer("/beside/runs")?.as_array()?;
+    if runs.iter().any(|run| run["is_complete"] != true) {
+        return None;
+    }
+    Some(((without - with) * beside["seconds"].as_f64()?).max(0.0) / runs.len().max(1) as f64)
 }
 
 /// The share of the users' time in which the task ran.

@@ -194,12 +194,6 @@ impl Experiment for Scale {
         &[AS_IS, "cloud", "raid10"]
     }
 
-    fn obstacle(&self) -> Option<&'static str> {
-        (!cfg!(feature = "rivals")).then_some(
-            "this build has no client for servers: cargo build --release -p gannet -p gannet-lab --features gannet-lab/rivals",
-        )
-    }
-
     fn repeat(&self, size: Size) -> u32 {
         if size == Size::Standard { 3 } else { 1 }
     }
