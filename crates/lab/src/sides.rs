@@ -268,7 +268,6 @@ impl Server {
             }),
         })
     }
-
 }
 
 impl Within {

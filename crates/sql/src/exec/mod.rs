@@ -384,6 +384,7 @@ mod partition;
 mod point;
 mod profile;
 mod run;
+mod runs;
 mod set;
 mod simple;
 mod sort;

@@ -11,26 +11,21 @@
 //! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
 //! even taken.
 
+use super::Context;
 use super::arena::{Arena, CHUNK_MOST, TOUCHED, touch};
 use super::behind::{Behind, Entry, Made, Work, sorted};
 use super::keys::Shapes;
 use super::memory::Memory;
-use super::spill::{
-    Fields, ROW_HEADER, Raw, RowBytes, SpillReader, SpillWriter, Spilled, encode, row_room, unpadded,
-};
-use super::{Context, LARGE_BYTES};
+use super::runs::{Merge, Runs, fan_in};
+use super::spill::{Fields, ROW_HEADER, Raw, RowBytes, encode, row_room, unpadded};
 use crate::physical::{Expr, OrderBy};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_base::memory::Purpose;
-use gannet_store::TempFile;
 use std::cmp::Ordering;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs merged at a time, least and most.
-const FAN_IN: (u64, u64) = (4, 128);
 /// Rows compared between two looks at the cancellation flag.
 const CHECK_EVERY: usize = 1 << 12;
 /// How often who waits for a run looks whether the statement is to end.
@@ -186,36 +181,6 @@ fn float_order(value: f64) -> u64 {
     }
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
-}
-
-/// Sorted rows in a temporary file.
-#[derive(Debug, Default)]
-struct Runs {
-    file: Option<TempFile>,
-    /// Where each begins and ends.
-    places: Vec<(u64, u64)>,
-}
-
-impl Runs {
-    /// Begins another one.
-    fn writer(&mut self, context: &Context<'_>) -> Result<SpillWriter> {
-        match self.file.take() {
-            Some(file) => SpillWriter::append(file),
-            None => SpillWriter::new(context),
-        }
-    }
-
-    /// It is written.
-    fn push(&mut self, run: Spilled) {
-        self.places.push((run.from, run.file.len()));
-        self.file = Some(run.file);
-    }
-
-    fn reader(&self, index: usize) -> Result<SpillReader> {
-        let (from, to) = self.places[index];
-        let file = self.file.as_ref().ok_or_else(|| Error::internal("a sort has no file"))?;
-        SpillReader::new(file, from, to)
-    }
 }
 
 /// Takes rows in any order and gives them back sorted.
@@ -494,83 +459,5 @@ impl Sorter {
         };
         self.order.decode(row, out)?;
         Ok(true)
-    }
-}
-
-/// How many runs are merged at a time: as many as have room for three blocks each, see `gannet_store::TempFile`, and a row.
-fn fan_in(context: &Context<'_>, longest: usize) -> usize {
-    let limit = context.work_limit();
-    let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
-    let (least, row) = if longest > LARGE_BYTES { (2, longest as u64) } else { (FAN_IN.0, 0) };
-    (limit / (3 * block + row)).clamp(least, FAN_IN.1) as usize
-}
-
-/// Runs on their way into one.
-#[derive(Debug)]
-struct Merge {
-    sources: Vec<SpillReader>,
-    /// A heap: the source with the least row first.
-    heap: Vec<Source>,
-    /// The first source's row was given and has to be replaced.
-    given: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Source {
-    prefix: u64,
-    index: usize,
-}
-
-impl Merge {
-    fn new(order: &SortOrder, runs: &Runs, which: Range<usize>) -> Result<Self> {
-        let mut merge = Merge { sources: Vec::new(), heap: Vec::new(), given: false };
-        for index in which {
-            let mut reader = runs.reader(index)?;
-            if reader.advance()? {
-                let (prefix, _) = order.prefix(reader.current());
-                merge.heap.push(Source { prefix, index: merge.sources.len() });
-                merge.sources.push(reader);
-            }
-        }
-        for at in (0..merge.heap.len() / 2).rev() {
-            merge.sift_down(order, at);
-        }
-        Ok(merge)
-    }
-
-    fn next(&mut self, order: &SortOrder) -> Result<Option<&[u8]>> {
-        if self.given {
-            let index = self.heap[0].index;
-            if self.sources[index].advance()? {
-                (self.heap[0].prefix, _) = order.prefix(self.sources[index].current());
-            } else {
-                self.heap.swap_remove(0);
-            }
-            self.sift_down(order, 0);
-        }
-        self.given = !self.heap.is_empty();
-        Ok(self.heap.first().map(|source| self.sources[source.index].current()))
-    }
-
-    fn less(&self, order: &SortOrder, a: Source, b: Source) -> bool {
-        let by_keys = || order.compare(self.sources[a.index].current(), self.sources[b.index].current());
-        // Runs are in the order of their rows: of equal ones the earlier run's comes first.
-        a.prefix.cmp(&b.prefix).then_with(by_keys).then(a.index.cmp(&b.index)) == Ordering::Less
-    }
-
-    fn sift_down(&mut self, order: &SortOrder, mut at: usize) {
-        loop {
-            let mut least = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.less(order, self.heap[child], self.heap[least]) {
-                    least = child;
-                }
-            }
-            if least == at {
-                return;
-            }
-            self.heap.swap(at, least);
-            at = least;
-        }
     }
 }

@@ -89,9 +89,8 @@ impl Found<'_> {
                 let run = format!("/points/{point}/run");
                 median(&told.iter().filter_map(|told| seconds_of(told, &run)).collect::<Vec<_>>())
             };
-            let points = (0..count)
-                .filter_map(|point| Some((of(point, "/rows")? / 1e3, seconds(point)?)))
-                .collect();
+            let points =
+                (0..count).filter_map(|point| Some((of(point, "/rows")? / 1e3, seconds(point)?))).collect();
             let tool = Task::Sweep.tool(side).unwrap_or_default();
             Some(Line { name: format!("{}: {tool}", self.title(side)), points })
         };
@@ -143,9 +142,8 @@ impl Found<'_> {
         let size = |run: &str| {
             of(&format!("{run}/said/manifest/bytes")).or_else(|| of(&format!("{run}/said/made_bytes")))
         };
-        let time = |run: &str| {
-            median(&told.iter().filter_map(|told| seconds_of(told, run)).collect::<Vec<_>>())
-        };
+        let time =
+            |run: &str| median(&told.iter().filter_map(|told| seconds_of(told, run)).collect::<Vec<_>>());
         let (all, full) = (pages("/full"), time("/full"));
         let title = told.iter().find_map(|told| told.pointer("/server/server")?.as_str());
         let title = title.map_or_else(|| self.title(side), str::to_owned);

@@ -260,9 +260,8 @@ impl Found<'_> {
             let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<f64>| {
                 let (mut ahead, mut behind) = (Vec::new(), Vec::new());
                 // SQLite's lets nobody write meanwhile.
-                let is_judged = |task: Task| {
-                    task != Task::Copy && !(task == Task::Compact && rival == Side::Sqlite)
-                };
+                let is_judged =
+                    |task: Task| task != Task::Copy && !(task == Task::Compact && rival == Side::Sqlite);
                 for task in Task::ALL.into_iter().filter(|&task| is_judged(task)) {
                     let pair = (median(&self.each(GANNET, task, of)), median(&self.each(rival, task, of)));
                     let (Some(ours), Some(theirs)) = pair else { continue };

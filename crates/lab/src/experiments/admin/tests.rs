@@ -115,9 +115,7 @@ fn what_firebird_has_left_out_and_what_it_has_made_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut check = told("Firebird 3.0.11", 2.0, Some(4.0), 0.5);
     check["phases"]["closed"]["with"]["beside"]["runs"][0]["said"] = json!({ "tables_left_out": 3 });
-    let made = |seconds: f64, bytes: u64| {
-        json!({ "seconds": seconds, "is_complete": seconds < 9.0, "said": { "made_bytes": bytes } })
-    };
+    let made = |seconds: f64, bytes: u64| json!({ "seconds": seconds, "is_complete": seconds < 9.0, "said": { "made_bytes": bytes } });
     let changes = json!({
         "server": { "server": "Firebird 3.0.11" }, "full": made(2.0, 100 << 20), "points": [{ "run": made(0.5, 25 << 20) }, { "run": made(20.0, 50 << 20) }],
     });
