@@ -1,4 +1,4 @@
-//! The tasks, and who does each of them for Gannet and for PostgreSQL; for the others: [`super::firebird`], [`super::sqlite`].
+//! The tasks, and who does each of them for Gannet and for PostgreSQL; for the others: modules `firebird` and `sqlite`.
 
 use super::{firebird, sqlite};
 use crate::servers::{self, Kind};
