@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 const WORK_SHARE: u64 = 4;
 /// Who is alone takes this fraction of the frames without a page besides: nobody loses a page by that, but for those that come soon.
 const UNUSED_SHARE: u64 = 2;
-/// And no more than this fraction of the budget: two who come later have their shares within half of it still.
+/// And no more than this fraction of the budget: he and one who comes later, with his share, are within half of it.
 const ALONE_SHARE: u64 = 8;
 /// The least that one operation may count on, in bytes.
 const WORK_LEAST: u64 = 1 << 20;

@@ -81,8 +81,9 @@ impl Arena {
         self.bytes - self.spare_bytes()
     }
 
+    /// All spare chunks are of one size: this is asked for each row.
     fn spare_bytes(&self) -> usize {
-        self.spare.iter().map(Vec::capacity).sum()
+        self.spare.len() * CHUNK_MOST
     }
 
     /// Bytes it will take with another row of `len` bytes.

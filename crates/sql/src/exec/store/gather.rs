@@ -29,6 +29,7 @@ const DENSE: usize = 2;
 /// Pages waited for one by one from which on keys are asked for one by one, ahead: so many, and one for so many keys.
 const WAITED_MOST: u64 = 16;
 const KEYS_OF_A_WAIT: u64 = 32;
+
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug)]
 struct Place {
