@@ -84,7 +84,7 @@ pub use jobs::{
 pub use outlook::{Alarm, Gauge, Outlook, Severity};
 pub use pool::reads::{ThreadReads, thread_reads};
 pub use sample::Sample;
-pub use scan::Scan;
+pub use scan::{Scan, Visitor};
 pub use stat::{
     DuplicateStat, FILL_STEPS, Figure, GarbageStat, HeaderStat, Leading, OrderStat, SnapshotStat, SpaceStat,
     StatMode, StatOptions, StatReport, TransactionStat, TreeContents, TreeStat, UnreadablePage, WriterStat,

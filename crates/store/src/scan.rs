@@ -10,7 +10,7 @@
 
 mod ahead;
 
-use crate::Result;
+use crate::entry::{HEADER_LEN, VERSIONED};
 use crate::node::NodeRef;
 use crate::pool::{Access, ScanRing, reads};
 use crate::transaction::Tree;
@@ -19,8 +19,10 @@ use crate::txn::active::ActiveTxn;
 use crate::versions::{Contents, Reader, Seen, undo_frames};
 use crate::view::{View, fetch_owned, long_value};
 use crate::work::WorkMemory;
+use crate::{Error, Result};
 pub(crate) use ahead::widest_window;
 use ahead::{Ahead, Course, ring_frames};
+use gannet_base::TxnId;
 use gannet_base::memory::{Charge, Purpose};
 use gannet_io::Class;
 use std::borrow::Cow;
@@ -68,6 +70,18 @@ impl Bounds {
 enum Direction {
     Forward,
     Backward,
+}
+
+/// Who is shown entries, by [`Scan::show`].
+pub trait Visitor {
+    /// Why it can fail.
+    type Error: From<Error>;
+
+    /// Takes an entry.
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> std::result::Result<(), Self::Error>;
+
+    /// Whether another one is wanted. Nothing of the one before is held any more.
+    fn goes_on(&mut self) -> std::result::Result<bool, Self::Error>;
 }
 
 /// Where a scan stands between two calls.
@@ -134,6 +148,8 @@ pub struct Scan {
     old_waited: u64,
     /// Slots of the leaf for which that was read ahead.
     old_fetched: Range<usize>,
+    /// Somebody else all of whose changes the view sees, as an entry has it: usually who made the one before made the next one, too.
+    seen_writer: Option<[u8; 8]>,
     ring: ScanRing,
     /// The frames for undo, once it uses frames of its own.
     undo_ring: ScanRing,
@@ -170,6 +186,7 @@ impl Scan {
             ahead: Ahead::default(),
             old_waited: 0,
             old_fetched: 0..0,
+            seen_writer: None,
             ring: ScanRing::new(ring_frames(widest)),
             undo_ring: ScanRing::new(undo_frames(&core.pool)),
             at: Vec::new(),
@@ -314,6 +331,69 @@ impl Scan {
         Ok(None)
     }
 
+    /// Shows the next keys and values, those that [`Scan::next`] would give, until no more are wanted; false behind the last one. Of long values,
+    /// one is in memory at a time.
+    pub fn show<V: Visitor>(&mut self, visitor: &mut V) -> std::result::Result<bool, V::Error> {
+        loop {
+            if self.position == Position::End || !self.turn(Direction::Forward)? {
+                return Ok(false);
+            }
+            if self.leaf_is_within() {
+                if !self.show_leaf(visitor)? {
+                    return Ok(true);
+                }
+                if !self.next_leaf()? {
+                    self.position = Position::End;
+                    return Ok(false);
+                }
+                continue;
+            }
+            let Some((key, value)) = self.next()? else { return Ok(false) };
+            visitor.entry(key, value)?;
+            self.forget_long();
+            if !visitor.goes_on()? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The same of the leaf that is loaded, all of which is within the range; whether more are wanted.
+    fn show_leaf<V: Visitor>(&mut self, visitor: &mut V) -> std::result::Result<bool, V::Error> {
+        let node = NodeRef::new(&self.leaf);
+        let (count, prefix) = (node.count(), node.prefix().len());
+        self.key.clear();
+        self.key.extend_from_slice(node.prefix());
+        let (mut last, mut wanted) = (None, true);
+        while wanted && self.slot < count {
+            let slot = self.slot;
+            self.slot += 1;
+            self.key.truncate(prefix);
+            self.key.extend_from_slice(NodeRef::new(&self.leaf).key_suffix(slot));
+            if !self.take_value(slot)? {
+                continue;
+            }
+            last = Some(slot);
+            let value = match &self.place {
+                Some(place) => &self.leaf[place.clone()],
+                None => &self.value,
+            };
+            visitor.entry(&self.key, value)?;
+            self.forget_long();
+            wanted = visitor.goes_on()?;
+        }
+        if let Some(slot) = last {
+            self.stand_on(slot);
+        }
+        Ok(wanted)
+    }
+
+    /// Stores the key of a slot as the position.
+    fn stand_on(&mut self, slot: usize) {
+        self.key.clear();
+        NodeRef::new(&self.leaf).copy_key(slot, &mut self.key);
+        self.remember();
+    }
+
     /// Passes over the next keys, those of some leaves and no more than `most` that [`Scan::next`] would give, and gives how many those are;
     /// `None` behind the last one. Of a value nothing is looked at but whether it is seen.
     pub fn pass_over(&mut self, most: u64) -> Result<Option<u64>> {
@@ -351,23 +431,24 @@ impl Scan {
                 }
             }
             self.slot += 1;
-            let is_settled = matches!(node.payload(slot), [0, ..]);
-            if (within || self.bounds.above_lower(&self.key)) && (is_settled || self.sees(slot)?) {
+            let at_once = self.seen_at_once(node.payload(slot)).is_some();
+            if (within || self.bounds.above_lower(&self.key)) && (at_once || self.sees(slot)?) {
                 (seen, last) = (seen + 1, Some(slot));
             }
         }
         if let Some(slot) = last
             && self.position != Position::End
         {
-            self.key.clear();
-            NodeRef::new(&self.leaf).copy_key(slot, &mut self.key);
-            self.remember();
+            self.stand_on(slot);
         }
         Ok(seen)
     }
 
     /// Whether the view sees an entry that somebody has changed lately, or that has a long value.
     fn sees(&mut self, slot: usize) -> Result<bool> {
+        if self.note_writer(slot)?.is_some() {
+            return Ok(true);
+        }
         self.fetch_old(slot);
         let payload = NodeRef::new(&self.leaf).payload(slot);
         let (shared, reader) = (self.view.shared(), self.view.reader(true));
@@ -566,17 +647,50 @@ impl Scan {
     #[inline]
     fn take_value(&mut self, slot: usize) -> Result<bool> {
         self.forget_long();
-        let place = NodeRef::new(&self.leaf).payload_range(slot);
-        if self.leaf.get(place.start) == Some(&0) && !place.is_empty() {
-            // Settled and short: the common case.
-            self.place = Some(place.start + 1..place.end);
-            return Ok(true);
+        let payload = NodeRef::new(&self.leaf).payload_range(slot);
+        match self.seen_at_once(&self.leaf[payload.clone()]) {
+            Some(header) => {
+                self.place = Some(payload.start + header..payload.end);
+                Ok(true)
+            }
+            None => self.look(slot),
         }
-        self.look(slot)
+    }
+
+    /// How long the header is of an entry with a short value that is settled, or whose writer is known to be seen: the common cases.
+    #[inline]
+    fn seen_at_once(&self, payload: &[u8]) -> Option<usize> {
+        match payload {
+            [0, ..] => Some(1),
+            [VERSIONED, writer @ ..] if writer.len() >= HEADER_LEN => {
+                (writer.first_chunk() == self.seen_writer.as_ref()).then_some(1 + HEADER_LEN)
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes note of the writer of an entry of which nothing but that is to be asked, if the view sees it; gives how long the header is.
+    fn note_writer(&mut self, slot: usize) -> Result<Option<usize>> {
+        let payload = NodeRef::new(&self.leaf).payload(slot);
+        let [VERSIONED, rest @ ..] = payload else { return Ok(None) };
+        let Some((writer, _)) = rest.split_first_chunk().filter(|_| rest.len() >= HEADER_LEN) else {
+            return Ok(None);
+        };
+        let (id, reader) = (TxnId(u64::from_le_bytes(*writer)), self.view.reader(true));
+        if id.is_none() || id == reader.own_id() || !self.view.shared().sees_other(reader, id)? {
+            return Ok(None);
+        }
+        self.seen_writer = Some(*writer);
+        Ok(self.seen_at_once(payload))
     }
 
     /// The same of an entry that somebody has changed lately, or that has a long value.
     fn look(&mut self, slot: usize) -> Result<bool> {
+        if let Some(header) = self.note_writer(slot)? {
+            let payload = NodeRef::new(&self.leaf).payload_range(slot);
+            self.place = Some(payload.start + header..payload.end);
+            return Ok(true);
+        }
         self.place = None;
         self.value.clear();
         self.fetch_old(slot);

@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// Whether a reader sees what another transaction wrote.
-    fn sees_other(&self, reader: Reader<'_>, writer: TxnId) -> Result<bool> {
+    pub(crate) fn sees_other(&self, reader: Reader<'_>, writer: TxnId) -> Result<bool> {
         if writer.is_none() || reader.snapshot.sees_unasked(writer) {
             return Ok(true);
         }

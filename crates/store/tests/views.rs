@@ -7,7 +7,7 @@ use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, Error, Isolation, LockMode, LongValues, OpenOptions,
-    Outcome, Result, Scan, Transaction, TransactionOptions, Tree, View, WorkMemory,
+    Outcome, Result, Scan, Transaction, TransactionOptions, Tree, View, Visitor, WorkMemory,
 };
 use std::ops::Bound;
 use std::path::Path;
@@ -442,6 +442,27 @@ fn scans_go_both_ways_while_others_change_everything() {
     assert_eq!(backward(&mut view.scan(&tree, within).unwrap()), expected_down);
 }
 
+/// Keeps what it is shown, so many at most; 0: all.
+#[derive(Default)]
+struct Shown {
+    most: usize,
+    rows: Vec<(String, String)>,
+}
+
+impl Visitor for Shown {
+    type Error = Error;
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        self.rows.push((text(key), text(value)));
+        Ok(())
+    }
+
+    fn goes_on(&mut self) -> Result<bool> {
+        Ok(self.rows.len() != self.most)
+    }
+}
+
 #[test]
 fn keys_that_are_passed_over_are_those_that_would_have_been_given() {
     let (db, tree) = sample(&[]);
@@ -471,6 +492,10 @@ fn keys_that_are_passed_over_are_those_that_would_have_been_given() {
             assert_eq!(passed, expected.len() as u64, "{lower:?} {upper:?}");
             assert_eq!((scan.pass_over(1).unwrap(), step(scan.next())), (None, None));
             assert_eq!(step(scan.previous()).as_ref(), expected.last(), "{lower:?} {upper:?}");
+            let (mut scan, mut shown) = (view.scan(&tree, (lower, upper)).unwrap(), Shown::default());
+            assert!(!scan.show(&mut shown).unwrap() && !scan.show(&mut shown).unwrap());
+            assert_eq!(shown.rows, expected, "{lower:?} {upper:?}");
+            assert_eq!(step(scan.previous()).as_ref(), expected.last(), "{lower:?} {upper:?}");
         }
     }
     let expected = rows(&view, &tree);
@@ -479,6 +504,25 @@ fn keys_that_are_passed_over_are_those_that_would_have_been_given() {
         let Some(passed) = scan.pass_over(most).unwrap() else { break };
         assert!(passed > 0 && passed <= most, "there are not many in a row that it does not see");
         at += passed as usize;
+        match most % 3 {
+            0 => assert_eq!(step(scan.previous()), at.checked_sub(2).map(|at| expected[at].clone())),
+            1 => assert_eq!(step(scan.next()).as_ref(), expected.get(at)),
+            _ => continue,
+        }
+        at = if most % 3 == 0 { at - 1 } else { (at + 1).min(expected.len()) };
+    }
+    assert_eq!(at, expected.len());
+    // The same of those that are shown, so many at a time.
+    let (mut scan, mut at) = (view.scan(&tree, ALL).unwrap(), 0);
+    for most in (1..200).cycle() {
+        let mut shown = Shown { most, rows: Vec::new() };
+        let more = scan.show(&mut shown).unwrap();
+        assert!(if more { shown.rows.len() == most } else { shown.rows.len() <= most });
+        assert_eq!(shown.rows, expected[at..at + shown.rows.len()]);
+        at += shown.rows.len();
+        if !more {
+            break;
+        }
         match most % 3 {
             0 => assert_eq!(step(scan.previous()), at.checked_sub(2).map(|at| expected[at].clone())),
             1 => assert_eq!(step(scan.next()).as_ref(), expected.get(at)),

@@ -94,9 +94,9 @@ pub struct IndexEntry {
 pub enum Field<'r> {
     /// NULL.
     Null,
-    /// A string, as it is stored.
+    /// A string, as it is stored; none of type character(n).
     Text(&'r str),
-    /// A string, as it is stored, and how many blanks it is padded with.
+    /// A string of that type, as it is stored, and how many blanks it is padded with.
     Padded(&'r str, usize),
     /// bytea, as it is stored.
     Bytes(&'r [u8]),
@@ -106,6 +106,28 @@ pub enum Field<'r> {
     Numeric(Numeric),
     /// Anything else, which may be one of these, too.
     Value(Value),
+}
+
+/// A stored row, of which nothing has been made yet.
+pub struct StoredRow<'r> {
+    codec: &'r TableCodec,
+    layout: &'r RowLayout,
+    body: Body<'r>,
+    key: &'r [u8],
+    columns: &'r [usize],
+}
+
+impl<'r> StoredRow<'r> {
+    /// A column, without a copy where it lies there as it is. `place`: among those that were asked for.
+    #[inline]
+    pub fn field(&self, place: usize) -> Result<Field<'r>> {
+        self.codec.field(self.columns[place], self.key, self.layout, &self.body)
+    }
+
+    /// The same as a value.
+    pub fn value(&self, place: usize) -> Result<Value> {
+        self.codec.column(self.columns[place], self.key, self.layout, &self.body)
+    }
 }
 
 impl TableCodec {
@@ -228,56 +250,69 @@ impl TableCodec {
         mut each: impl FnMut(usize, Field<'r>),
     ) -> Result<()> {
         let (layout, body) = self.open_row(row)?;
-        for (column, place) in layout.places.iter().enumerate() {
-            let field = match *place {
-                Place::Fixed { bit, .. } | Place::Variable { bit, .. } if body.is_null(bit) => Field::Null,
-                Place::Variable {
-                    place,
-                    form: form @ (Form::Text | Form::Padded | Form::Bytes),
-                    modifier,
-                    ..
-                } => {
-                    let bytes =
-                        body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
-                    let string =
-                        || std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"));
-                    match (form, padded_length(modifier)) {
-                        (Form::Bytes, _) => Field::Bytes(bytes),
-                        (Form::Padded, Some(length)) => {
-                            let string = string()?;
-                            Field::Padded(string, length.saturating_sub(string.chars().count()))
-                        }
-                        _ => Field::Text(string()?),
-                    }
-                }
-                Place::Variable { place, form: Form::Numeric, .. } => {
-                    let bytes =
-                        body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
-                    Field::Numeric(numeric::decode_row(bytes)?)
-                }
-                Place::Fixed {
-                    offset,
-                    form: form @ (Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid),
-                    ..
-                } => {
-                    let whole = decode_whole(form, &body.fixed[offset..]);
-                    Field::Int(whole.ok_or_else(|| self.damaged("a row is too short"))?)
-                }
-                Place::Key(place) if self.key[place].is_whole() => {
-                    let mut rest = self.key_from(key, place)?;
-                    self.key[place].decode_whole(&mut rest)?.map_or(Field::Null, Field::Int)
-                }
-                _ => match self.column(column, key, layout, &body)? {
-                    Value::Null => Field::Null,
-                    value => Field::Value(value),
-                },
-            };
-            each(column, field);
+        for column in 0..layout.places.len() {
+            each(column, self.field(column, key, layout, &body)?);
         }
         Ok(())
     }
 
+    /// A stored row, whose columns can be looked at one by one. `columns`: which there are, by position in the table.
+    #[inline(always)]
+    pub fn look<'r>(&'r self, key: &'r [u8], row: &'r [u8], columns: &'r [usize]) -> Result<StoredRow<'r>> {
+        let (layout, body) = self.open_row(row)?;
+        Ok(StoredRow { codec: self, layout, body, key, columns })
+    }
+
+    /// A column of a row, without a copy where it lies there as it is.
+    #[inline(always)]
+    fn field<'r>(&self, column: usize, key: &[u8], layout: &RowLayout, body: &Body<'r>) -> Result<Field<'r>> {
+        Ok(match layout.places[column] {
+            Place::Fixed { bit, .. } | Place::Variable { bit, .. } if body.is_null(bit) => Field::Null,
+            Place::Variable {
+                place,
+                form: form @ (Form::Text | Form::Padded | Form::Bytes),
+                modifier,
+                ..
+            } => {
+                let bytes =
+                    body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+                let string =
+                    || std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"));
+                match form {
+                    Form::Bytes => Field::Bytes(bytes),
+                    Form::Padded => {
+                        let string = string()?;
+                        let blanks = padded_length(modifier)
+                            .map_or(0, |length| length.saturating_sub(string.chars().count()));
+                        Field::Padded(string, blanks)
+                    }
+                    _ => Field::Text(string()?),
+                }
+            }
+            Place::Variable { place, form: Form::Numeric, .. } => {
+                let bytes =
+                    body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+                Field::Numeric(numeric::decode_row(bytes)?)
+            }
+            Place::Fixed {
+                offset, form: form @ (Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid), ..
+            } => {
+                let whole = decode_whole(form, &body.fixed[offset..]);
+                Field::Int(whole.ok_or_else(|| self.damaged("a row is too short"))?)
+            }
+            Place::Key(place) if self.key[place].is_whole() => {
+                let mut rest = self.key_from(key, place)?;
+                self.key[place].decode_whole(&mut rest)?.map_or(Field::Null, Field::Int)
+            }
+            _ => match self.column(column, key, layout, body)? {
+                Value::Null => Field::Null,
+                value => Field::Value(value),
+            },
+        })
+    }
+
     /// The layout of a stored row, and what is behind its header.
+    #[inline(always)]
     fn open_row<'r>(&self, row: &'r [u8]) -> Result<(&RowLayout, Body<'r>)> {
         let (header, body) = take_header(row).ok_or_else(|| self.damaged("a row without header"))?;
         let layout = usize::try_from(header >> 1)
@@ -546,6 +581,7 @@ impl RowLayout {
     }
 
     /// Splits what is behind a row's header; `None` when it is too short.
+    #[inline(always)]
     fn open<'r>(&self, body: &'r [u8], wide: bool) -> Option<Body<'r>> {
         let (fixed, rest) = body.split_at_checked(self.fixed)?;
         let (ends, data) = rest.split_at_checked(self.variable * if wide { 4 } else { 2 })?;
@@ -620,6 +656,7 @@ fn put_header(mut header: u64, out: &mut Vec<u8>) {
 }
 
 /// A row's header and what is behind it.
+#[inline(always)]
 fn take_header(row: &[u8]) -> Option<(u64, &[u8])> {
     let mut header = 0;
     // Four groups of 7 bits hold more layouts than a table can have.

@@ -8,6 +8,7 @@
 //! 4. Between batches, and in long loops within one, [`Context::check`] ends a cancelled statement.
 
 use crate::catalog::Catalog;
+use crate::codec::row::StoredRow;
 use crate::logical::JoinKind;
 use crate::physical::{Node, Plan};
 use crate::session::SessionState;
@@ -29,7 +30,7 @@ const FEW_ROWS: usize = 16;
 /// Bytes that a batch takes without being charged for them.
 const FREE_BYTES: usize = 128 << 10;
 
-/// Bytes that a value of a row that was left out may keep.
+/// Bytes that a value of a row that was left out, or is looked at no more, may keep.
 const LEFT_BYTES: usize = 4 << 10;
 
 /// Rows on their way between operators, one after the other in one vector.
@@ -219,9 +220,7 @@ impl Batch {
             self.filled = end;
             self.rows += 1;
         } else {
-            row.iter_mut()
-                .filter(|value| value.heap_bytes() > LEFT_BYTES)
-                .for_each(|value| *value = Value::Null);
+            leave(row);
         }
         Ok(kept)
     }
@@ -260,6 +259,12 @@ impl Batch {
             self.measured = self.measured.min(self.filled);
         }
     }
+}
+
+/// Gives back the memory of values that will be written over, but for that of short ones, which the next may have.
+#[inline]
+fn leave(values: &mut [Value]) {
+    values.iter_mut().filter(|value| value.heap_bytes() > LEFT_BYTES).for_each(|value| *value = Value::Null);
 }
 
 /// What a statement runs with. One thread runs one statement, so what changes stands in cells.
@@ -360,6 +365,16 @@ pub trait Operator: fmt::Debug + Send {
     /// Passes over the next rows, of which only the number is wanted, and gives that: 0 when there are no more. `None` where rows have to be made
     /// for that, by [`Operator::next`]; it is one or the other until it starts anew.
     fn pass_over(&mut self, _context: &Context<'_>) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Shows some of the next rows as they are stored, for those who need no values of them, and says how many: 0 when there are no more. `None`
+    /// as above.
+    fn show(
+        &mut self,
+        _context: &Context<'_>,
+        _each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+    ) -> Result<Option<u64>> {
         Ok(None)
     }
 }

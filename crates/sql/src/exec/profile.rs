@@ -2,6 +2,7 @@
 
 use super::{Batch, Context, Operator};
 use crate::Result;
+use crate::codec::row::StoredRow;
 use gannet_base::clock;
 use gannet_store::thread_reads;
 
@@ -41,6 +42,19 @@ impl Profiled {
         });
         result
     }
+
+    /// It has given so many rows otherwise than by [`Operator::next`], or cannot.
+    fn has_given(&mut self, context: &Context<'_>, rows: Option<u64>) {
+        let Some(rows) = rows else { return };
+        let first = (!self.gave).then_some(self.spent_ns);
+        let begins = !std::mem::replace(&mut self.started, true);
+        self.gave = true;
+        context.note(self.node, |profile| {
+            profile.loops += u64::from(begins);
+            profile.first_row_ns += first.unwrap_or(0);
+            profile.rows += rows;
+        });
+    }
 }
 
 impl Operator for Profiled {
@@ -63,16 +77,17 @@ impl Operator for Profiled {
 
     fn pass_over(&mut self, context: &Context<'_>) -> Result<Option<u64>> {
         let rows = self.watch(context, |inner| inner.pass_over(context))?;
-        if let Some(rows) = rows {
-            let first = (!self.gave).then_some(self.spent_ns);
-            let begins = !std::mem::replace(&mut self.started, true);
-            self.gave = true;
-            context.note(self.node, |profile| {
-                profile.loops += u64::from(begins);
-                profile.first_row_ns += first.unwrap_or(0);
-                profile.rows += rows;
-            });
-        }
+        self.has_given(context, rows);
+        Ok(rows)
+    }
+
+    fn show(
+        &mut self,
+        context: &Context<'_>,
+        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+    ) -> Result<Option<u64>> {
+        let rows = self.watch(context, |inner| inner.show(context, each))?;
+        self.has_given(context, rows);
         Ok(rows)
     }
 

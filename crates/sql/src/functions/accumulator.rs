@@ -3,6 +3,7 @@
 //! Counts, sums and extremes of whole numbers take no memory of their own, those of exact numbers one piece for each group; none of
 //! them takes memory for a row.
 
+use crate::codec::row::Field;
 use crate::types::numeric::{NumericSum, variance};
 use crate::types::{Array, Numeric, Type, Value};
 use crate::{Error, Result, SqlState};
@@ -12,6 +13,9 @@ use std::sync::Arc;
 
 /// Largest string or bytea, as in PostgreSQL.
 const LIMIT_BYTES: usize = 0x3fff_ffff;
+
+/// What is longer is charged to the budget before it is copied.
+pub(crate) const SHORT_BYTES: usize = 4 << 10;
 
 /// The state of an aggregate over some rows.
 #[derive(Clone, Debug)]
@@ -152,16 +156,7 @@ impl Accumulator {
             (State::Array { .. }, _) => self.add_element(value),
             (_, Value::Null) => {}
             (State::Count(count), _) => *count += 1,
-            (State::Sum(sum), Value::Int(value)) => {
-                let total = sum.unwrap_or(0).checked_add(*value);
-                *sum = Some(total.ok_or_else(|| Error::out_of_range("bigint"))?);
-            }
-            (State::Whole { high, low, count, .. }, Value::Int(value)) => {
-                let (sum, carried) = low.overflowing_add(*value as u64);
-                *low = sum;
-                *high += i64::from(carried) - i64::from(*value < 0);
-                *count += 1;
-            }
+            (State::Sum(_) | State::Whole { .. }, Value::Int(value)) => self.add_whole(*value)?,
             (State::Exact { sum, .. }, Value::Numeric(value)) => sum.add(value),
             (State::Extreme { value: best, wanted }, value) => {
                 if best.is_null() || value.total_cmp(best) == *wanted {
@@ -169,6 +164,50 @@ impl Accumulator {
                 }
             }
             _ => return self.add_other(value, arguments.get(1)),
+        }
+        Ok(())
+    }
+
+    /// Takes one row's only argument as it is stored; gives it back where a value has to be made of it. What that takes of memory need not be
+    /// charged before: it is a short string at most.
+    #[inline]
+    pub(crate) fn add_field<'r>(&mut self, field: Field<'r>) -> Result<Option<Field<'r>>> {
+        match (&mut self.0, field) {
+            (State::Rows(count), _) => *count += 1,
+            (State::Array { .. }, field) => return Ok(Some(field)),
+            (_, Field::Null) => {}
+            (State::Count(count), _) => *count += 1,
+            (State::Sum(_) | State::Whole { .. }, Field::Int(value)) => self.add_whole(value)?,
+            (State::Exact { sum, .. }, Field::Numeric(value)) => sum.add(&value),
+            (State::Extreme { value: best, wanted }, Field::Int(value)) => {
+                if best.as_int().is_none_or(|best| value.cmp(&best) == *wanted) {
+                    *best = Value::Int(value);
+                }
+            }
+            (State::Extreme { value: best, wanted }, Field::Text(text)) if text.len() <= SHORT_BYTES => {
+                if best.as_str().is_none_or(|best| text.as_bytes().cmp(best.as_bytes()) == *wanted) {
+                    best.become_text(text);
+                }
+            }
+            (_, field) => return Ok(Some(field)),
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn add_whole(&mut self, value: i64) -> Result<()> {
+        match &mut self.0 {
+            State::Sum(sum) => {
+                let total = sum.unwrap_or(0).checked_add(value);
+                *sum = Some(total.ok_or_else(|| Error::out_of_range("bigint"))?);
+            }
+            State::Whole { high, low, count, .. } => {
+                let (sum, carried) = low.overflowing_add(value as u64);
+                *low = sum;
+                *high += i64::from(carried) - i64::from(value < 0);
+                *count += 1;
+            }
+            _ => return Err(Error::internal("an aggregate met a value of another type")),
         }
         Ok(())
     }

@@ -260,6 +260,7 @@ mod table;
 mod tests;
 
 pub use accumulator::Accumulator;
+pub(crate) use accumulator::SHORT_BYTES;
 pub use registry::{all, operators, symbol};
 pub use resolve::{common_type, resolve_comparison, resolve_function, resolve_operator};
 pub use session::VERSION;

@@ -15,12 +15,11 @@ use super::sort::Sort;
 use super::sorter::{SortOrder, Sorter};
 use super::{Context, Operator};
 use crate::Result;
+use crate::codec::row::StoredRow;
 use crate::functions::Accumulator;
+use crate::functions::SHORT_BYTES;
 use crate::physical::{AggregateExpr, Expr, Grouping, OrderBy};
 use crate::types::Value;
-
-/// States that gather what they are given are charged from row to row once they are longer than this.
-const SHORT_BYTES: usize = 4 << 10;
 
 /// Makes the operator. `width`: of the input's rows.
 pub(super) fn open(
@@ -92,7 +91,7 @@ fn grow(
     memory: &mut Memory,
     others: impl Fn() -> usize,
 ) -> Result<()> {
-    // What is short is charged from batch to batch.
+    // What is short is charged from batch to batch, and what gathers once it is longer, from row to row.
     let bytes = accumulator.gathered_with(arguments);
     if bytes > SHORT_BYTES { memory.demand(context, others() + bytes) } else { Ok(()) }
 }
@@ -155,6 +154,30 @@ impl State {
                 sorter.add(scratch, context)
             }
         }
+    }
+
+    /// Whether stored rows do for [`State::add_stored`]: each counts, for the aggregate of a column or of none.
+    fn takes_stored(&self) -> bool {
+        let of_columns = matches!(self.call.arguments.as_slice(), [] | [Expr::Column(_)]);
+        of_columns && self.sorter.is_none() && self.call.filter.is_none()
+    }
+
+    /// Takes a stored row. `others`: as above.
+    #[inline]
+    fn add_stored(
+        &mut self,
+        row: &StoredRow<'_>,
+        context: &Context<'_>,
+        memory: &mut Memory,
+        others: impl Fn() -> usize,
+    ) -> Result<()> {
+        let Some(Expr::Column(place)) = self.call.arguments.first() else { return self.accumulator.add(&[]) };
+        if self.accumulator.add_field(row.field(*place)?)?.is_some() {
+            let value = [row.value(*place)?];
+            grow(&self.accumulator, &value, context, memory, others)?;
+            self.accumulator.add(&value)?;
+        }
+        Ok(())
     }
 
     /// Whether only the number of rows counts.

@@ -2,6 +2,7 @@
 
 use super::State;
 use crate::Result;
+use crate::codec::row::StoredRow;
 use crate::exec::computed::RowCharges;
 use crate::exec::expr::eval_all;
 use crate::exec::memory::Memory;
@@ -17,8 +18,9 @@ pub(super) struct Ordered {
     /// `None`: all rows are one group, and there is a result for no rows too.
     groups: Option<Vec<Expr>>,
     states: Vec<State>,
-    /// Whether only the number of rows is wanted: all are one group.
+    /// Whether only the number of rows is wanted, or rows do as they are stored: all are one group.
     counts_rows: bool,
+    takes_stored: bool,
     memory: Memory,
     /// The group that is read.
     group: Option<(Vec<Value>, RowCharges)>,
@@ -40,6 +42,7 @@ impl Ordered {
             input,
             groups: groups.map(<[Expr]>::to_vec),
             counts_rows: groups.is_none() && states.iter().all(State::counts_rows),
+            takes_stored: groups.is_none() && states.iter().all(State::takes_stored),
             states,
             memory: Memory::default(),
             group: None,
@@ -69,11 +72,7 @@ impl Ordered {
                     }
                 }
             }
-            for index in 0..self.states.len() {
-                let (before, rest) = self.states.split_at_mut(index);
-                let [state, after @ ..] = rest else { break };
-                state.add(row, context, &mut self.memory, || heap_bytes(before) + heap_bytes(after))?;
-            }
+            each(&mut self.states, |state, others| state.add(row, context, &mut self.memory, others))?;
             self.next_row += 1;
         }
         let bytes = heap_bytes(&self.states);
@@ -81,13 +80,23 @@ impl Ordered {
         Ok(false)
     }
 
-    /// Has the next rows of the input in the batch, or counted; false when there are no more.
+    /// Has the next rows of the input in the batch, or taken; false when there are no more.
     fn next_rows(&mut self, context: &Context<'_>) -> Result<bool> {
         if self.counts_rows
             && let Some(rows) = self.input.pass_over(context)?
         {
             self.states.iter_mut().for_each(|state| state.add_rows(rows));
             return Ok(rows > 0);
+        }
+        if self.takes_stored {
+            let Ordered { input, states, memory, .. } = self;
+            let mut take = |row: &StoredRow<'_>| {
+                each(states, |state, others| state.add_stored(row, context, memory, others))
+            };
+            if let Some(rows) = input.show(context, &mut take)? {
+                return Ok(rows > 0);
+            }
+            self.takes_stored = false;
         }
         self.input.next(context, BATCH_ROWS, &mut self.batch)
     }
@@ -111,6 +120,20 @@ impl Ordered {
         }
         Ok(())
     }
+}
+
+/// Does something with each state, and what tells the bytes of the others.
+#[inline]
+fn each(
+    states: &mut [State],
+    mut work: impl FnMut(&mut State, &dyn Fn() -> usize) -> Result<()>,
+) -> Result<()> {
+    for index in 0..states.len() {
+        let (before, rest) = states.split_at_mut(index);
+        let [state, after @ ..] = rest else { break };
+        work(state, &|| heap_bytes(before) + heap_bytes(after))?;
+    }
+    Ok(())
 }
 
 /// Bytes of all states.

@@ -1,9 +1,10 @@
 //! A stored row as a row of the plan.
 
-use super::super::{Batch, Context, walk};
+use super::super::{Batch, Context, leave, walk};
 use crate::catalog::Table;
 use crate::codec::key::KeyColumn;
 use crate::codec::range::{Next, Range, key_range};
+use crate::codec::row::StoredRow;
 use crate::physical::{Access, Expr, KeyRange};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -156,6 +157,29 @@ impl Rows {
             Ok(true)
         })?;
         Ok(())
+    }
+
+    /// Shows a row, if it fulfils the filter, and says whether it does. `judged`: where that looks at it, to be kept.
+    #[inline]
+    pub(super) fn show(
+        &self,
+        context: &Context<'_>,
+        key: &[u8],
+        row: &[u8],
+        judged: &mut Vec<Value>,
+        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        if self.filter.is_some() {
+            judged.resize(self.width(), Value::Null);
+            self.decode_some(key, row, &self.early, false, judged)?;
+            let passes = self.passes(judged, context)?;
+            leave(judged);
+            if !passes {
+                return Ok(false);
+            }
+        }
+        each(&self.table.codec().look(key, row, &self.columns)?)?;
+        Ok(true)
     }
 
     /// Puts these columns of a row, and its identity where that is wanted, into their places.

@@ -2,10 +2,12 @@
 
 use super::super::{Batch, Context, Operator};
 use super::access::{Rows, evaluate, scan};
-use crate::Result;
 use crate::codec::range::{Range, encode_equal};
+use crate::codec::row::StoredRow;
 use crate::physical::{Access, KeyRange};
-use gannet_store::Scan;
+use crate::types::Value;
+use crate::{Error, Result};
+use gannet_store::{Scan, Visitor};
 
 /// Rows looked at between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: usize = 1024;
@@ -19,6 +21,8 @@ pub(super) struct TableScan {
     whole_key: bool,
     backward: bool,
     state: State,
+    /// Where the filter looks at a row that is shown.
+    judged: Vec<Value>,
 }
 
 #[derive(Debug)]
@@ -38,6 +42,7 @@ impl TableScan {
             whole_key,
             backward,
             state: State::New,
+            judged: Vec::new(),
         }
     }
 
@@ -83,20 +88,11 @@ impl Operator for TableScan {
             self.state = self.start(context)?;
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(false) };
-        let (mut looked_at, mut bytes) = (0, 0);
-        while out.has_room_beyond(context, limit, bytes)? {
-            if looked_at % CHECK_EVERY == 0 {
-                context.check()?;
-            }
-            looked_at += 1;
-            let entry = if self.backward { scan.previous()? } else { scan.next()? };
-            let Some((key, row)) = entry else {
-                self.state = State::Done;
-                break;
-            };
-            bytes += row.len();
-            self.rows.push(context, key, row, out)?;
-            scan.forget_long();
+        context.check()?;
+        let mut fill = Fill { rows: &self.rows, context, limit, out, looked_at: 0, bytes: 0 };
+        let more = if self.backward { show_backward(scan, &mut fill)? } else { scan.show(&mut fill)? };
+        if !more {
+            self.state = State::Done;
         }
         Ok(!out.is_empty())
     }
@@ -116,9 +112,103 @@ impl Operator for TableScan {
         Ok(Some(rows))
     }
 
+    fn show(
+        &mut self,
+        context: &Context<'_>,
+        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+    ) -> Result<Option<u64>> {
+        if self.whole_key || self.rows.identity {
+            return Ok(None);
+        }
+        if let State::New = self.state {
+            self.state = self.start(context)?;
+        }
+        let State::Scanning(scan) = &mut self.state else { return Ok(Some(0)) };
+        context.check()?;
+        let mut show =
+            Show { rows: &self.rows, context, judged: &mut self.judged, each, looked_at: 0, shown: 0 };
+        let more = if self.backward { show_backward(scan, &mut show)? } else { scan.show(&mut show)? };
+        let shown = show.shown;
+        if !more {
+            self.state = State::Done;
+        }
+        Ok(Some(shown))
+    }
+
     fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
         self.state = State::New;
         Ok(())
+    }
+}
+
+/// As [`Scan::show`], the other way.
+fn show_backward(scan: &mut Scan, visitor: &mut impl Visitor<Error = Error>) -> Result<bool> {
+    loop {
+        let Some((key, row)) = scan.previous()? else { return Ok(false) };
+        visitor.entry(key, row)?;
+        scan.forget_long();
+        if !visitor.goes_on()? {
+            return Ok(true);
+        }
+    }
+}
+
+/// Puts rows into a batch.
+struct Fill<'f, 'c> {
+    rows: &'f Rows,
+    context: &'f Context<'c>,
+    limit: usize,
+    out: &'f mut Batch,
+    looked_at: usize,
+    bytes: usize,
+}
+
+impl Visitor for Fill<'_, '_> {
+    type Error = Error;
+
+    #[inline]
+    fn entry(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
+        self.bytes += row.len();
+        self.rows.push(self.context, key, row, self.out)
+    }
+
+    #[inline]
+    fn goes_on(&mut self) -> Result<bool> {
+        self.looked_at += 1;
+        if self.looked_at.is_multiple_of(CHECK_EVERY) {
+            self.context.check()?;
+        }
+        self.out.has_room_beyond(self.context, self.limit, self.bytes)
+    }
+}
+
+/// Shows rows as they are stored.
+struct Show<'s, 'c> {
+    rows: &'s Rows,
+    context: &'s Context<'c>,
+    judged: &'s mut Vec<Value>,
+    each: &'s mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+    looked_at: usize,
+    shown: u64,
+}
+
+impl Visitor for Show<'_, '_> {
+    type Error = Error;
+
+    #[inline]
+    fn entry(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
+        self.shown += u64::from(self.rows.show(self.context, key, row, self.judged, self.each)?);
+        Ok(())
+    }
+
+    #[inline]
+    fn goes_on(&mut self) -> Result<bool> {
+        self.looked_at += 1;
+        if !self.looked_at.is_multiple_of(CHECK_EVERY) {
+            return Ok(true);
+        }
+        self.context.check()?;
+        Ok(self.shown == 0)
     }
 }
 
