@@ -3,6 +3,6 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 header
-for line in lookups multiget scan check backup sweep stat space dump admin neighbour restart shutdown serial-reads index-order commits updates hot hot-sql pgbench tpcc long-values; do
+for line in lookups multiget scan check backup sweep stat space dump beside admin neighbour restart shutdown serial-reads index-order commits updates hot hot-sql pgbench tpcc long-values; do
     "$BENCH/$line.sh" || say "$line.sh failed"
 done

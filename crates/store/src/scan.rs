@@ -72,6 +72,14 @@ enum Direction {
     Backward,
 }
 
+/// Why no more of a leaf is shown.
+enum LeafEnd {
+    Through,
+    /// The copy is: see the module's head.
+    Stale,
+    Enough,
+}
+
 /// Who is shown entries, by [`Scan::show`].
 pub trait Visitor {
     /// Why it can fail.
@@ -150,6 +158,8 @@ pub struct Scan {
     old_fetched: Range<usize>,
     /// Somebody else all of whose changes the view sees, as an entry has it: usually who made the one before made the next one, too.
     seen_writer: Option<[u8; 8]>,
+    /// The same of one whose changes it does not see.
+    hidden_writer: Option<[u8; 8]>,
     ring: ScanRing,
     /// The frames for undo, once it uses frames of its own.
     undo_ring: ScanRing,
@@ -187,6 +197,7 @@ impl Scan {
             old_waited: 0,
             old_fetched: 0..0,
             seen_writer: None,
+            hidden_writer: None,
             ring: ScanRing::new(ring_frames(widest)),
             undo_ring: ScanRing::new(undo_frames(&core.pool)),
             at: Vec::new(),
@@ -338,33 +349,41 @@ impl Scan {
             if self.position == Position::End || !self.turn(Direction::Forward)? {
                 return Ok(false);
             }
-            if self.leaf_is_within() {
-                if !self.show_leaf(visitor)? {
-                    return Ok(true);
-                }
-                if !self.next_leaf()? {
-                    self.position = Position::End;
-                    return Ok(false);
+            if !self.leaf_is_within() {
+                if let Some(more) = self.show_singly(visitor)? {
+                    return Ok(more);
                 }
                 continue;
             }
-            let Some((key, value)) = self.next()? else { return Ok(false) };
-            visitor.entry(key, value)?;
-            self.forget_long();
-            if !visitor.goes_on()? {
-                return Ok(true);
+            let mut last = None;
+            let end = self.show_leaf(visitor, &mut last);
+            if let Some(slot) = last {
+                self.stand_on(slot);
+            }
+            match end? {
+                LeafEnd::Enough => return Ok(true),
+                LeafEnd::Stale => {}
+                LeafEnd::Through => {
+                    if !self.next_leaf()? {
+                        self.position = Position::End;
+                        return Ok(false);
+                    }
+                }
             }
         }
     }
 
-    /// The same of the leaf that is loaded, all of which is within the range; whether more are wanted.
-    fn show_leaf<V: Visitor>(&mut self, visitor: &mut V) -> std::result::Result<bool, V::Error> {
+    /// The same of the leaf that is loaded, all of which is within the range. `last`: the last one shown.
+    fn show_leaf<V: Visitor>(
+        &mut self,
+        visitor: &mut V,
+        last: &mut Option<usize>,
+    ) -> std::result::Result<LeafEnd, V::Error> {
         let node = NodeRef::new(&self.leaf);
         let (count, prefix) = (node.count(), node.prefix().len());
         self.key.clear();
         self.key.extend_from_slice(node.prefix());
-        let (mut last, mut wanted) = (None, true);
-        while wanted && self.slot < count {
+        while self.slot < count {
             let slot = self.slot;
             self.slot += 1;
             self.key.truncate(prefix);
@@ -372,19 +391,52 @@ impl Scan {
             if !self.take_value(slot)? {
                 continue;
             }
-            last = Some(slot);
+            *last = Some(slot);
             let value = match &self.place {
                 Some(place) => &self.leaf[place.clone()],
                 None => &self.value,
             };
-            visitor.entry(&self.key, value)?;
+            let taken = visitor.entry(&self.key, value);
             self.forget_long();
-            wanted = visitor.goes_on()?;
+            taken?;
+            if !visitor.goes_on()? {
+                return Ok(LeafEnd::Enough);
+            }
+            let reader = self.view.reader(true);
+            if self.reverts != reader.reverts() || reader.check_running().is_err() {
+                return Ok(LeafEnd::Stale);
+            }
         }
-        if let Some(slot) = last {
-            self.stand_on(slot);
+        Ok(LeafEnd::Through)
+    }
+
+    /// The same one by one, to the end of a leaf; whether there are more, where that was the end.
+    fn show_singly<V: Visitor>(&mut self, visitor: &mut V) -> std::result::Result<Option<bool>, V::Error> {
+        loop {
+            let Some((key, value)) = self.next()? else { return Ok(Some(false)) };
+            let taken = visitor.entry(key, value);
+            self.forget_long();
+            taken?;
+            if !visitor.goes_on()? {
+                return Ok(Some(true));
+            }
+            if self.slot >= NodeRef::new(&self.leaf).count() {
+                return Ok(None);
+            }
         }
-        Ok(wanted)
+    }
+
+    /// As [`Scan::show`], the other way: those that [`Scan::previous`] would give.
+    pub fn show_back<V: Visitor>(&mut self, visitor: &mut V) -> std::result::Result<bool, V::Error> {
+        loop {
+            let Some((key, value)) = self.previous()? else { return Ok(false) };
+            let taken = visitor.entry(key, value);
+            self.forget_long();
+            taken?;
+            if !visitor.goes_on()? {
+                return Ok(true);
+            }
+        }
     }
 
     /// Stores the key of a slot as the position.
@@ -677,7 +729,11 @@ impl Scan {
             return Ok(None);
         };
         let (id, reader) = (TxnId(u64::from_le_bytes(*writer)), self.view.reader(true));
-        if id.is_none() || id == reader.own_id() || !self.view.shared().sees_other(reader, id)? {
+        if id.is_none() || id == reader.own_id() || self.hidden_writer.as_ref() == Some(writer) {
+            return Ok(None);
+        }
+        if !self.view.shared().sees_other(reader, id)? {
+            self.hidden_writer = Some(*writer);
             return Ok(None);
         }
         self.seen_writer = Some(*writer);

@@ -442,6 +442,58 @@ fn scans_go_both_ways_while_others_change_everything() {
     assert_eq!(backward(&mut view.scan(&tree, within).unwrap()), expected_down);
 }
 
+/// Keeps what it is shown, and does something behind a key.
+struct Meddling<'m> {
+    behind: &'static str,
+    work: &'m mut dyn FnMut() -> Result<()>,
+    rows: Vec<(String, String)>,
+}
+
+impl Visitor for Meddling<'_> {
+    type Error = Error;
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        self.rows.push((text(key), text(value)));
+        if text(key) == self.behind { (self.work)() } else { Ok(()) }
+    }
+
+    fn goes_on(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+#[test]
+fn what_a_visitor_undoes_is_not_shown_to_it_and_where_it_fails_the_scan_stands() {
+    let (db, tree) = sample(&[("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")]);
+    let mut txn = begin(&db);
+    let savepoint = txn.savepoint();
+    txn.put(&tree, b"c", b"2").unwrap();
+    txn.put(&tree, b"d", b"2").unwrap();
+    let view = txn.view();
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    let mut undo = || txn.rollback_to(savepoint);
+    let mut visitor = Meddling { behind: "c", work: &mut undo, rows: Vec::new() };
+    assert!(!scan.show(&mut visitor).unwrap());
+    let shown: Vec<_> = visitor.rows.iter().map(|(key, value)| format!("{key}{value}")).collect();
+    assert_eq!(shown, ["a1", "b1", "c2", "d1"]);
+    // An error.
+    let mut fail = || Err(Error::Invalid("enough".to_owned()));
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    let mut visitor = Meddling { behind: "c", work: &mut fail, rows: Vec::new() };
+    assert!(matches!(scan.show(&mut visitor), Err(Error::Invalid(_))));
+    assert_eq!(step(scan.previous()).unwrap().0, "b");
+    assert_eq!(step(scan.next()).unwrap().0, "c");
+    assert_eq!(step(scan.next()).unwrap().0, "d");
+    // And backwards.
+    let mut visitor = Meddling { behind: "b", work: &mut fail, rows: Vec::new() };
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    assert!(scan.show_back(&mut visitor).is_err());
+    assert_eq!(visitor.rows.len(), 3);
+    assert_eq!(step(scan.previous()).unwrap().0, "a");
+    assert!(!scan.show_back(&mut Shown::default()).unwrap());
+}
+
 /// Keeps what it is shown, so many at most; 0: all.
 #[derive(Default)]
 struct Shown {

@@ -124,9 +124,19 @@ impl<'r> StoredRow<'r> {
         self.codec.field(self.columns[place], self.key, self.layout, &self.body)
     }
 
-    /// The same as a value.
-    pub fn value(&self, place: usize) -> Result<Value> {
-        self.codec.column(self.columns[place], self.key, self.layout, &self.body)
+    /// The value of a column of which this is the field.
+    pub fn value_of(&self, place: usize, field: Field<'_>) -> Result<Value> {
+        Ok(match field {
+            Field::Null => Value::Null,
+            Field::Text(text) => Value::text(text),
+            Field::Bytes(bytes) => Value::Bytes(bytes.into()),
+            Field::Int(value) => Value::Int(value),
+            Field::Numeric(value) => Value::Numeric(value),
+            Field::Value(value) => value,
+            Field::Padded(..) => {
+                return self.codec.column(self.columns[place], self.key, self.layout, &self.body);
+            }
+        })
     }
 }
 

@@ -354,6 +354,15 @@ pub struct NodeProfile {
     pub rows_removed: u64,
 }
 
+/// A row that is shown.
+#[derive(Clone, Copy)]
+pub enum ShownRow<'r> {
+    /// As it is stored. It is no longer than `SHORT_BYTES`.
+    Stored(&'r StoredRow<'r>),
+    /// Its columns.
+    Values(&'r [Value]),
+}
+
 /// A running node of a plan.
 pub trait Operator: fmt::Debug + Send {
     /// Puts the next rows into `out` (which the operator resets): at least one and at most `limit`; false when there are no more.
@@ -368,12 +377,12 @@ pub trait Operator: fmt::Debug + Send {
         Ok(None)
     }
 
-    /// Shows some of the next rows as they are stored, for those who need no values of them, and says how many: 0 when there are no more. `None`
-    /// as above.
+    /// Shows some of the next rows, for those who need no values of what is short, and says how many: 0 when there are no more. `None` as above,
+    /// and whoever was told so by one of both may still try the other.
     fn show(
         &mut self,
         _context: &Context<'_>,
-        _each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+        _each: &mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     ) -> Result<Option<u64>> {
         Ok(None)
     }

@@ -1,8 +1,7 @@
 //! Counting what a node does, for EXPLAIN ANALYZE.
 
-use super::{Batch, Context, Operator};
+use super::{Batch, Context, Operator, ShownRow};
 use crate::Result;
-use crate::codec::row::StoredRow;
 use gannet_base::clock;
 use gannet_store::thread_reads;
 
@@ -81,10 +80,11 @@ impl Operator for Profiled {
         Ok(rows)
     }
 
+    /// What is done with the rows counts as this node's: two looks at the clock for each of them would be more than that.
     fn show(
         &mut self,
         context: &Context<'_>,
-        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+        each: &mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     ) -> Result<Option<u64>> {
         let rows = self.watch(context, |inner| inner.show(context, each))?;
         self.has_given(context, rows);

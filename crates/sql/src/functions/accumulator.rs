@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Largest string or bytea, as in PostgreSQL.
 const LIMIT_BYTES: usize = 0x3fff_ffff;
 
-/// What is longer is charged to the budget before it is copied.
+/// What is longer is charged to the budget row by row; rows that are longer are shown as values.
 pub(crate) const SHORT_BYTES: usize = 4 << 10;
 
 /// The state of an aggregate over some rows.
@@ -158,6 +158,15 @@ impl Accumulator {
             (State::Count(count), _) => *count += 1,
             (State::Sum(_) | State::Whole { .. }, Value::Int(value)) => self.add_whole(*value)?,
             (State::Exact { sum, .. }, Value::Numeric(value)) => sum.add(value),
+            // Of equal ones that are not the same, 1.5 and 1.50 say, the last one counts, as in PostgreSQL.
+            (
+                State::Extreme { value: best, wanted },
+                Value::Numeric(_) | Value::Float(_) | Value::Array(_),
+            ) => {
+                if best.is_null() || value.total_cmp(best) != wanted.reverse() {
+                    best.clone_from(value);
+                }
+            }
             (State::Extreme { value: best, wanted }, value) => {
                 if best.is_null() || value.total_cmp(best) == *wanted {
                     best.clone_from(value);
@@ -168,8 +177,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Takes one row's only argument as it is stored; gives it back where a value has to be made of it. What that takes of memory need not be
-    /// charged before: it is a short string at most.
+    /// Takes one row's only argument as it is stored, in a short row; gives it back where a value has to be made of it.
     #[inline]
     pub(crate) fn add_field<'r>(&mut self, field: Field<'r>) -> Result<Option<Field<'r>>> {
         match (&mut self.0, field) {
@@ -184,7 +192,12 @@ impl Accumulator {
                     *best = Value::Int(value);
                 }
             }
-            (State::Extreme { value: best, wanted }, Field::Text(text)) if text.len() <= SHORT_BYTES => {
+            (State::Extreme { value: best, wanted }, Field::Numeric(value)) => {
+                if !matches!(best, Value::Numeric(best) if value.cmp(best) == wanted.reverse()) {
+                    *best = Value::Numeric(value);
+                }
+            }
+            (State::Extreme { value: best, wanted }, Field::Text(text)) => {
                 if best.as_str().is_none_or(|best| text.as_bytes().cmp(best.as_bytes()) == *wanted) {
                     best.become_text(text);
                 }

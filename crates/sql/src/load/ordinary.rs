@@ -74,7 +74,7 @@ impl Loader<'_, '_> {
         }
     }
 
-    /// Some rows at a time; where one is bad, each alone.
+    /// Some rows at a time; where one is bad, those before it and it alone.
     fn by_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
         // A table or column that is not there is one thing that is wrong, not one for each row.
         if let Err(error) = self.destination.copy(&data.sql, &mut |_| Ok(false)) {
@@ -97,36 +97,35 @@ impl Loader<'_, '_> {
     }
 
     fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
-        let mut rows = 0;
+        let (mut rows, mut tries) = (0, Tries::new());
         while let Some(piece) = next_piece(self.watch, !self.options.alone, data, input)? {
             let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {
                 ends.push(piece.bytes.len());
             }
-            let (mut start, mut line) = (0, piece.line);
-            for part in ends.chunks(TOGETHER) {
+            let (mut row, mut start, mut line) = (0, 0, piece.line);
+            while row < ends.len() {
+                let part = &ends[row..ends.len().min(row + tries.rows)];
                 let end = part.last().copied().unwrap_or(start);
                 let bytes = &piece.bytes[start..end];
                 match self.try_part(data, bytes, line)? {
                     Ok(count) => {
                         rows += count;
-                        line += lines(bytes);
+                        tries.went_well(part.len());
                     }
-                    Err(_) => {
-                        for &row_end in part {
-                            let row = &piece.bytes[start..row_end];
-                            match self.try_part(data, row, line)? {
-                                Ok(count) => rows += count,
-                                Err(error) => {
-                                    let (_, column) = place_of(&error);
-                                    self.row_failed(data.file, Bad { line, column, error })?;
-                                }
-                            }
-                            line += lines(row);
-                            start = row_end;
-                        }
+                    Err(error) if part.len() == 1 => {
+                        let (_, column) = place_of(&error);
+                        self.row_failed(data.file, Bad { line, column, error })?;
+                        tries.found_one();
+                    }
+                    Err(error) => {
+                        let before = place_of(&error).0.map(|line| rows_before(line, bytes, start, part));
+                        tries.failed(part.len(), before);
+                        continue;
                     }
                 }
+                row += part.len();
+                line += lines(bytes);
                 start = end;
             }
             self.watch.job().set_done(self.before + input.taken());
@@ -152,10 +151,66 @@ impl Loader<'_, '_> {
                 let bad = Bad { line, column: None, error: error.clone() };
                 return Err(super::row_error(data.file, &bad));
             }
-            Err(_) => self.destination.run("ROLLBACK TO SAVEPOINT part")?,
+            Err(_) => {
+                self.destination.run("ROLLBACK TO SAVEPOINT part")?;
+                self.destination.run("RELEASE SAVEPOINT part")?;
+            }
         }
         Ok(copied)
     }
+}
+
+/// How many rows are tried together: where bad ones are far apart many, where there is nothing else each alone.
+#[derive(Debug)]
+struct Tries {
+    rows: usize,
+    /// Among so many of the next rows is a bad one.
+    suspect: usize,
+    /// Rows that went well since the last bad one.
+    good: usize,
+}
+
+impl Tries {
+    fn new() -> Self {
+        Tries { rows: TOGETHER, suspect: 0, good: 0 }
+    }
+
+    fn went_well(&mut self, rows: usize) {
+        self.good += rows;
+        self.suspect = self.suspect.saturating_sub(rows);
+        self.rows = match self.suspect {
+            // A piece may have ended there.
+            0 => (4 * rows).max(self.rows).min(TOGETHER),
+            suspect => (suspect / 2).max(1),
+        };
+    }
+
+    /// Of some rows one is bad: behind so many, if the error has told the place. That of what is looked at when all rows are there, foreign
+    /// keys say, is behind the last one.
+    fn failed(&mut self, rows: usize, before: Option<usize>) {
+        let before = before.filter(|before| *before < rows);
+        self.suspect = before.map_or(rows, |before| before + 1);
+        self.rows = before.unwrap_or(rows / 2).max(1);
+    }
+
+    /// The one row that was tried is bad.
+    fn found_one(&mut self) {
+        self.suspect = 0;
+        self.rows = std::mem::take(&mut self.good).clamp(1, TOGETHER);
+    }
+}
+
+/// How many rows of a part stand before that with this line, counted from 1 within the part.
+fn rows_before(line: u64, part: &[u8], start: usize, ends: &[usize]) -> usize {
+    let (mut seen, mut from) = (0, 0);
+    let is_before = |end: &&usize| {
+        let end = **end - start;
+        // The last one may lack its end.
+        seen += lines(&part[from..end]).max(1);
+        from = end;
+        seen < line
+    };
+    ends.iter().take_while(is_before).count()
 }
 
 fn lines(bytes: &[u8]) -> u64 {
@@ -174,4 +229,52 @@ fn place_of(error: &Error) -> (Option<u64>, Option<String>) {
         rest[..end].to_owned()
     });
     (behind[..digits].parse().ok(), column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bad ones of so many rows, and how many tries it takes to find them. `told`: errors tell the row; else that it is behind the last one.
+    fn tries(rows: usize, is_bad: impl Fn(usize) -> bool, told: bool) -> (Vec<usize>, usize) {
+        let (mut tries, mut bad, mut count, mut row) = (Tries::new(), Vec::new(), 0, 0);
+        while row < rows {
+            let part = row..rows.min(row + tries.rows);
+            count += 1;
+            match part.clone().find(|row| is_bad(*row)) {
+                None => tries.went_well(part.len()),
+                Some(_) if part.len() == 1 => {
+                    bad.push(row);
+                    tries.found_one();
+                }
+                Some(found) => {
+                    tries.failed(part.len(), Some(if told { found - row } else { part.len() }));
+                    continue;
+                }
+            }
+            row = part.end;
+        }
+        (bad, count)
+    }
+
+    #[test]
+    fn few_tries_find_few_bad_rows_and_about_as_many_as_there_are_rows_all() {
+        for (every, told, untold) in [(1, 1, 1), (2, 3, 4), (10, 3, 7), (100, 3, 10), (1000, 3, 10)] {
+            for (told, most) in [(true, told), (false, untold)] {
+                let (bad, count) = tries(10_000, |row| row % every == every - 1, told);
+                assert!(bad.iter().copied().eq((every - 1..10_000).step_by(every)));
+                assert!(count <= bad.len() * most + 20, "{every} {told}: {count} for {}", bad.len());
+            }
+        }
+        assert_eq!(tries(10_000, |_| false, true), (Vec::new(), 10));
+        assert_eq!(tries(1, |_| true, true), (vec![0], 1));
+    }
+
+    #[test]
+    fn a_line_leads_to_its_row() {
+        let part = b"1,a\n2,\"b\nb\"\n3,c\n";
+        let ends = [14, 22, 26];
+        let before = |line| rows_before(line, part, 10, &ends);
+        assert_eq!([1, 2, 3, 4, 5].map(before), [0, 1, 1, 2, 3]);
+    }
 }

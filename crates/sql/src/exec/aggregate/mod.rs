@@ -91,7 +91,7 @@ fn grow(
     memory: &mut Memory,
     others: impl Fn() -> usize,
 ) -> Result<()> {
-    // What is short is charged from batch to batch, and what gathers once it is longer, from row to row.
+    // What is short is charged from batch to batch.
     let bytes = accumulator.gathered_with(arguments);
     if bytes > SHORT_BYTES { memory.demand(context, others() + bytes) } else { Ok(()) }
 }
@@ -172,8 +172,8 @@ impl State {
         others: impl Fn() -> usize,
     ) -> Result<()> {
         let Some(Expr::Column(place)) = self.call.arguments.first() else { return self.accumulator.add(&[]) };
-        if self.accumulator.add_field(row.field(*place)?)?.is_some() {
-            let value = [row.value(*place)?];
+        if let Some(field) = self.accumulator.add_field(row.field(*place)?)? {
+            let value = [row.value_of(*place, field)?];
             grow(&self.accumulator, &value, context, memory, others)?;
             self.accumulator.add(&value)?;
         }

@@ -2,11 +2,10 @@
 
 use super::State;
 use crate::Result;
-use crate::codec::row::StoredRow;
 use crate::exec::computed::RowCharges;
 use crate::exec::expr::eval_all;
 use crate::exec::memory::Memory;
-use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
+use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator, ShownRow};
 use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
 
@@ -18,8 +17,9 @@ pub(super) struct Ordered {
     /// `None`: all rows are one group, and there is a result for no rows too.
     groups: Option<Vec<Expr>>,
     states: Vec<State>,
-    /// Whether only the number of rows is wanted, or rows do as they are stored: all are one group.
+    /// Whether only the number of rows is wanted: all are one group.
     counts_rows: bool,
+    /// Whether rows do as they are stored, of the same.
     takes_stored: bool,
     memory: Memory,
     /// The group that is read.
@@ -90,8 +90,11 @@ impl Ordered {
         }
         if self.takes_stored {
             let Ordered { input, states, memory, .. } = self;
-            let mut take = |row: &StoredRow<'_>| {
-                each(states, |state, others| state.add_stored(row, context, memory, others))
+            let mut take = |row: ShownRow<'_>| {
+                each(states, |state, others| match row {
+                    ShownRow::Stored(row) => state.add_stored(row, context, memory, others),
+                    ShownRow::Values(row) => state.add(row, context, memory, others),
+                })
             };
             if let Some(rows) = input.show(context, &mut take)? {
                 return Ok(rows > 0);

@@ -1,10 +1,9 @@
 //! A stored row as a row of the plan.
 
-use super::super::{Batch, Context, leave, walk};
+use super::super::{Batch, Context, ShownRow, walk};
 use crate::catalog::Table;
 use crate::codec::key::KeyColumn;
 use crate::codec::range::{Next, Range, key_range};
-use crate::codec::row::StoredRow;
 use crate::physical::{Access, Expr, KeyRange};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -143,42 +142,51 @@ impl Rows {
         Ok(passes)
     }
 
-    /// Adds a row to a batch, if it fulfils the filter. Of one that does not, no more is read than the filter looks at.
+    /// Adds a row to a batch, if it fulfils the filter.
+    #[inline]
     pub(super) fn push(&self, context: &Context<'_>, key: &[u8], row: &[u8], out: &mut Batch) -> Result<()> {
-        let whole = self.late.is_empty();
-        out.push_over(|values| {
-            self.decode_some(key, row, &self.early, whole, values)?;
-            if !self.passes(values, context)? {
-                return Ok(false);
-            }
-            if !whole {
-                self.decode_some(key, row, &self.late, true, values)?;
-            }
-            Ok(true)
-        })?;
+        out.push_over(|values| self.decode_over(context, key, row, values))?;
         Ok(())
     }
 
-    /// Shows a row, if it fulfils the filter, and says whether it does. `judged`: where that looks at it, to be kept.
+    /// Shows a row, if it fulfils the filter, and says whether it does. `judged`: where that looks at it.
     #[inline]
     pub(super) fn show(
         &self,
         context: &Context<'_>,
         key: &[u8],
         row: &[u8],
-        judged: &mut Vec<Value>,
-        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+        judged: &mut [Value],
+        each: &mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     ) -> Result<bool> {
         if self.filter.is_some() {
-            judged.resize(self.width(), Value::Null);
             self.decode_some(key, row, &self.early, false, judged)?;
-            let passes = self.passes(judged, context)?;
-            leave(judged);
-            if !passes {
+            if !self.passes(judged, context)? {
                 return Ok(false);
             }
         }
-        each(&self.table.codec().look(key, row, &self.columns)?)?;
+        each(ShownRow::Stored(&self.table.codec().look(key, row, &self.columns)?))?;
+        Ok(true)
+    }
+
+    /// Puts a row over another one, if it fulfils the filter, and says whether it does. Of one that does not, no more is read than the filter
+    /// looks at.
+    #[inline]
+    pub(super) fn decode_over(
+        &self,
+        context: &Context<'_>,
+        key: &[u8],
+        row: &[u8],
+        values: &mut [Value],
+    ) -> Result<bool> {
+        let whole = self.late.is_empty();
+        self.decode_some(key, row, &self.early, whole, values)?;
+        if !self.passes(values, context)? {
+            return Ok(false);
+        }
+        if !whole {
+            self.decode_some(key, row, &self.late, true, values)?;
+        }
         Ok(true)
     }
 

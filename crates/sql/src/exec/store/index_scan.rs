@@ -4,12 +4,12 @@ use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::{Keys, Window};
 use super::gather::Gathered;
-use super::table_scan::{CHECK_EVERY, pass_over};
-use crate::Result;
+use super::table_scan::{CHECK_EVERY, pass_over, show};
 use crate::catalog::Table;
 use crate::codec::range::encode_equal;
 use crate::physical::{Access, KeyRange};
-use gannet_store::Scan;
+use crate::{Error, Result};
+use gannet_store::{Scan, Visitor};
 
 /// Rows that are given out before rows are gathered in the table's order: fewer may be wanted.
 const FEW_ROWS: u64 = 4096;
@@ -115,19 +115,10 @@ impl IndexScan {
     /// Adds rows from the entries alone.
     fn scan_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let Some(scan) = &mut self.scan else { return Ok(()) };
-        let mut looked_at = 0;
-        while out.has_room(context, limit)? {
-            if looked_at % CHECK_EVERY == 0 {
-                context.check()?;
-            }
-            looked_at += 1;
-            let entry = if self.how.backward { scan.previous()? } else { scan.next()? };
-            let Some((key, value)) = entry else {
-                self.scan = None;
-                break;
-            };
-            let index = self.how.index;
-            self.rows.push_with(context, out, |values| self.rows.decode_entry(index, key, value, values))?;
+        context.check()?;
+        let mut fill = Fill { rows: &self.rows, index: self.how.index, context, limit, out, looked_at: 0 };
+        if !show(scan, self.how.backward, &mut fill)? {
+            self.scan = None;
         }
         Ok(())
     }
@@ -242,6 +233,35 @@ impl Operator for IndexScan {
         self.visited = 0;
         self.gathered = None;
         Ok(())
+    }
+}
+
+/// Puts into a batch what entries have of rows.
+struct Fill<'f, 'c> {
+    rows: &'f Rows,
+    index: usize,
+    context: &'f Context<'c>,
+    limit: usize,
+    out: &'f mut Batch,
+    looked_at: usize,
+}
+
+impl Visitor for Fill<'_, '_> {
+    type Error = Error;
+
+    #[inline]
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let Fill { rows, index, .. } = *self;
+        rows.push_with(self.context, self.out, |values| rows.decode_entry(index, key, value, values))
+    }
+
+    #[inline]
+    fn goes_on(&mut self) -> Result<bool> {
+        self.looked_at += 1;
+        if self.looked_at.is_multiple_of(CHECK_EVERY) {
+            self.context.check()?;
+        }
+        self.out.has_room(self.context, self.limit)
     }
 }
 

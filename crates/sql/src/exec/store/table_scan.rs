@@ -1,13 +1,15 @@
 //! Rows of a table in the order of its key.
 
-use super::super::{Batch, Context, Operator};
+use super::super::memory::await_room;
+use super::super::{BATCH_BYTES, Batch, Context, FREE_BYTES, Operator, ShownRow, leave};
 use super::access::{Rows, evaluate, scan};
 use crate::codec::range::{Range, encode_equal};
-use crate::codec::row::StoredRow;
+use crate::functions::SHORT_BYTES;
 use crate::physical::{Access, KeyRange};
 use crate::types::Value;
 use crate::{Error, Result};
-use gannet_store::{Scan, Visitor};
+use gannet_base::memory::Purpose;
+use gannet_store::{Scan, Visitor, WorkMemory};
 
 /// Rows looked at between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: usize = 1024;
@@ -21,8 +23,8 @@ pub(super) struct TableScan {
     whole_key: bool,
     backward: bool,
     state: State,
-    /// Where the filter looks at a row that is shown.
-    judged: Vec<Value>,
+    /// Of the row that is shown last.
+    values: Vec<Value>,
 }
 
 #[derive(Debug)]
@@ -42,7 +44,7 @@ impl TableScan {
             whole_key,
             backward,
             state: State::New,
-            judged: Vec::new(),
+            values: Vec::new(),
         }
     }
 
@@ -89,8 +91,8 @@ impl Operator for TableScan {
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(false) };
         context.check()?;
-        let mut fill = Fill { rows: &self.rows, context, limit, out, looked_at: 0, bytes: 0 };
-        let more = if self.backward { show_backward(scan, &mut fill)? } else { scan.show(&mut fill)? };
+        let mut fill = Fill { rows: &self.rows, context, limit, out, bytes: 0, looked_at: 0, checked: 0 };
+        let more = show(scan, self.backward, &mut fill)?;
         if !more {
             self.state = State::Done;
         }
@@ -115,7 +117,7 @@ impl Operator for TableScan {
     fn show(
         &mut self,
         context: &Context<'_>,
-        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+        each: &mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     ) -> Result<Option<u64>> {
         if self.whole_key || self.rows.identity {
             return Ok(None);
@@ -125,9 +127,10 @@ impl Operator for TableScan {
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(Some(0)) };
         context.check()?;
-        let mut show =
-            Show { rows: &self.rows, context, judged: &mut self.judged, each, looked_at: 0, shown: 0 };
-        let more = if self.backward { show_backward(scan, &mut show)? } else { scan.show(&mut show)? };
+        let (rows, values) = (&self.rows, &mut self.values);
+        values.resize(rows.width(), Value::Null);
+        let mut show = Show { rows, context, values, is_long: false, each, shown: 0, looked_at: 0, bytes: 0 };
+        let more = self::show(scan, self.backward, &mut show)?;
         let shown = show.shown;
         if !more {
             self.state = State::Done;
@@ -141,16 +144,13 @@ impl Operator for TableScan {
     }
 }
 
-/// As [`Scan::show`], the other way.
-fn show_backward(scan: &mut Scan, visitor: &mut impl Visitor<Error = Error>) -> Result<bool> {
-    loop {
-        let Some((key, row)) = scan.previous()? else { return Ok(false) };
-        visitor.entry(key, row)?;
-        scan.forget_long();
-        if !visitor.goes_on()? {
-            return Ok(true);
-        }
-    }
+/// [`Scan::show`], or the same the other way.
+pub(super) fn show(
+    scan: &mut Scan,
+    backward: bool,
+    visitor: &mut impl Visitor<Error = Error>,
+) -> Result<bool> {
+    if backward { scan.show_back(visitor) } else { scan.show(visitor) }
 }
 
 /// Puts rows into a batch.
@@ -159,8 +159,10 @@ struct Fill<'f, 'c> {
     context: &'f Context<'c>,
     limit: usize,
     out: &'f mut Batch,
-    looked_at: usize,
+    /// Bytes of rows that were looked at, and rows since, and bytes by, the last look at whether the statement was cancelled.
     bytes: usize,
+    looked_at: usize,
+    checked: usize,
 }
 
 impl Visitor for Fill<'_, '_> {
@@ -175,21 +177,25 @@ impl Visitor for Fill<'_, '_> {
     #[inline]
     fn goes_on(&mut self) -> Result<bool> {
         self.looked_at += 1;
-        if self.looked_at.is_multiple_of(CHECK_EVERY) {
+        if self.looked_at >= CHECK_EVERY || self.bytes - self.checked >= BATCH_BYTES {
+            (self.looked_at, self.checked) = (0, self.bytes);
             self.context.check()?;
         }
         self.out.has_room_beyond(self.context, self.limit, self.bytes)
     }
 }
 
-/// Shows rows as they are stored.
+/// Shows rows as they are stored, or where they are long as values: the store's copy is given back then before anybody makes one of his own.
 struct Show<'s, 'c> {
     rows: &'s Rows,
     context: &'s Context<'c>,
-    judged: &'s mut Vec<Value>,
-    each: &'s mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
-    looked_at: usize,
+    /// Where the filter looks at a row, and a long one becomes values.
+    values: &'s mut Vec<Value>,
+    is_long: bool,
+    each: &'s mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     shown: u64,
+    looked_at: usize,
+    bytes: usize,
 }
 
 impl Visitor for Show<'_, '_> {
@@ -197,19 +203,45 @@ impl Visitor for Show<'_, '_> {
 
     #[inline]
     fn entry(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
-        self.shown += u64::from(self.rows.show(self.context, key, row, self.judged, self.each)?);
+        self.bytes += row.len();
+        self.is_long = row.len() > SHORT_BYTES;
+        if self.is_long {
+            self.is_long = self.rows.decode_over(self.context, key, row, self.values)?;
+            if !self.is_long {
+                leave(self.values);
+            }
+        } else if self.rows.show(self.context, key, row, self.values, self.each)? {
+            self.shown += 1;
+        }
         Ok(())
     }
 
     #[inline]
     fn goes_on(&mut self) -> Result<bool> {
+        if self.is_long {
+            self.shown += 1;
+            let bytes = self.values.iter().map(Value::heap_bytes).sum::<usize>();
+            let _memory = hold(self.context, bytes)?;
+            (self.each)(ShownRow::Values(self.values))?;
+            leave(self.values);
+        }
         self.looked_at += 1;
-        if !self.looked_at.is_multiple_of(CHECK_EVERY) {
+        if self.looked_at < CHECK_EVERY && self.bytes < BATCH_BYTES {
             return Ok(true);
         }
+        (self.looked_at, self.bytes) = (0, 0);
         self.context.check()?;
         Ok(self.shown == 0)
     }
+}
+
+/// What values of a long row that were made are charged as.
+fn hold(context: &Context<'_>, bytes: usize) -> Result<Option<WorkMemory>> {
+    if bytes <= FREE_BYTES {
+        return Ok(None);
+    }
+    await_room(context, bytes)?;
+    Ok(Some(context.session.engine.memory(Purpose::Work, bytes as u64)?))
 }
 
 /// Passes over the next rows; gives how many, 0 behind the last one.
