@@ -28,6 +28,10 @@ fn micros(time: Duration) -> Value {
     float(time.as_nanos() as f64 / 1000.0)
 }
 
+fn millis(nanos: u64) -> Value {
+    float(nanos as f64 / 1e6)
+}
+
 /// When something began that has taken this long, as a timestamp.
 pub(super) fn since(age: Duration) -> Value {
     int(crate::session::now() - age.as_micros() as i64)
@@ -108,6 +112,7 @@ pub(super) fn io(context: &Context<'_>) -> Rows {
                 count(requests),
                 count(counter.bytes.load(Ordering::Relaxed)),
                 count(counter.errors.load(Ordering::Relaxed)),
+                millis(counter.nanos.load(Ordering::Relaxed)),
                 quantile(0.5),
                 quantile(0.95),
                 quantile(0.99),

@@ -84,8 +84,8 @@ system_tables! {
         purpose: Text, used_bytes: Int8, peak_bytes: Int8, limit_bytes: Int8,
     }
     15003 pg_catalog gannet_io = monitor::io {
-        class: Text, operation: Text, requests: Int8, bytes: Int8, errors: Int8, latency_us_p50: Float8,
-        latency_us_p95: Float8, latency_us_p99: Float8, latency_us_max: Float8,
+        class: Text, operation: Text, requests: Int8, bytes: Int8, errors: Int8, total_ms: Float8,
+        latency_us_p50: Float8, latency_us_p95: Float8, latency_us_p99: Float8, latency_us_max: Float8,
     }
     15004 pg_catalog gannet_files = monitor::files {
         path: Text, bytes: Int8, os_cached_bytes: Int8,
