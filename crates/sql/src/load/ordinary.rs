@@ -7,8 +7,9 @@ use crate::{Error, Result};
 use gannet_store::Watch;
 use std::time::Duration;
 
-/// Rows that are tried together where bad ones are to be skipped.
+/// Rows that are tried together, at most, where bad ones are to be skipped; and so few good ones in a row are no reason to try more.
 const TOGETHER: usize = 1000;
+const FEW: usize = 4;
 /// How long it is waited for leave to go on, and how often it is tried: a transaction is open, and others may wait for what it holds.
 const WAIT_MOST: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(5);
@@ -179,6 +180,8 @@ impl Tries {
         self.good += rows;
         self.suspect = self.suspect.saturating_sub(rows);
         self.rows = match self.suspect {
+            // Where every other row is bad, each alone is best.
+            0 if self.good < FEW => self.rows,
             // A piece may have ended there.
             0 => (4 * rows).max(self.rows).min(TOGETHER),
             suspect => (suspect / 2).max(1),
@@ -196,7 +199,7 @@ impl Tries {
     /// The one row that was tried is bad.
     fn found_one(&mut self) {
         self.suspect = 0;
-        self.rows = std::mem::take(&mut self.good).clamp(1, TOGETHER);
+        self.rows = (std::mem::take(&mut self.good) / 2).clamp(1, TOGETHER);
     }
 }
 
@@ -259,7 +262,7 @@ mod tests {
 
     #[test]
     fn few_tries_find_few_bad_rows_and_about_as_many_as_there_are_rows_all() {
-        for (every, told, untold) in [(1, 1, 1), (2, 3, 4), (10, 3, 7), (100, 3, 10), (1000, 3, 10)] {
+        for (every, told, untold) in [(1, 1, 1), (2, 2, 2), (10, 4, 8), (100, 4, 10), (1000, 4, 11)] {
             for (told, most) in [(true, told), (false, untold)] {
                 let (bad, count) = tries(10_000, |row| row % every == every - 1, told);
                 assert!(bad.iter().copied().eq((every - 1..10_000).step_by(every)));
