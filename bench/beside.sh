@@ -25,7 +25,7 @@ users = [job["read"]["clat_ns"] for job in json.load(sys.stdin)["jobs"] if job["
 print(round(sum(job["mean"] * job["N"] for job in users) / sum(job["N"] for job in users) / 1e3, 1))'
 }
 job() { # job NAME FILE RW BLOCK: fio's options for one
-    echo "--name=$1 --new_group --filename=$FOLDER/$2 --rw=$3 --bs=$4 --ioengine=psync --numjobs=1 --rate_process=linear --rate_iops=0 --rate=${RATE}000000,${RATE}000000"
+    echo "--name=$1 --new_group --filename=$FOLDER/$2 --rw=$3 --bs=$4 --ioengine=psync --numjobs=1 --rate=${RATE}000000,${RATE}000000"
 }
 header
 for block in 64k 128k 256k 512k; do

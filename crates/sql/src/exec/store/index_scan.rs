@@ -4,7 +4,7 @@ use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::access::{Rows, evaluate, index_tree, scan};
 use super::ahead::{Keys, Window};
 use super::gather::Gathered;
-use super::table_scan::{CHECK_EVERY, pass_over, show};
+use super::table_scan::{Since, pass_over, show};
 use crate::catalog::Table;
 use crate::codec::range::encode_equal;
 use crate::physical::{Access, KeyRange};
@@ -116,7 +116,8 @@ impl IndexScan {
     fn scan_entries(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
         let Some(scan) = &mut self.scan else { return Ok(()) };
         context.check()?;
-        let mut fill = Fill { rows: &self.rows, index: self.how.index, context, limit, out, looked_at: 0 };
+        let mut fill =
+            Fill { rows: &self.rows, index: self.how.index, context, limit, out, since: Since::default() };
         if !show(scan, self.how.backward, &mut fill)? {
             self.scan = None;
         }
@@ -243,7 +244,7 @@ struct Fill<'f, 'c> {
     context: &'f Context<'c>,
     limit: usize,
     out: &'f mut Batch,
-    looked_at: usize,
+    since: Since,
 }
 
 impl Visitor for Fill<'_, '_> {
@@ -252,15 +253,13 @@ impl Visitor for Fill<'_, '_> {
     #[inline]
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let Fill { rows, index, .. } = *self;
+        self.since.add(key.len() + value.len());
         rows.push_with(self.context, self.out, |values| rows.decode_entry(index, key, value, values))
     }
 
     #[inline]
     fn goes_on(&mut self) -> Result<bool> {
-        self.looked_at += 1;
-        if self.looked_at.is_multiple_of(CHECK_EVERY) {
-            self.context.check()?;
-        }
+        self.since.check(self.context)?;
         self.out.has_room(self.context, self.limit)
     }
 }

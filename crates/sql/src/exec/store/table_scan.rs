@@ -14,6 +14,33 @@ use gannet_store::{Scan, Visitor, WorkMemory};
 /// Rows looked at between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: usize = 1024;
 
+/// What was looked at since the last look at whether the statement was cancelled.
+#[derive(Debug, Default)]
+pub(super) struct Since {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Since {
+    /// A row was looked at.
+    #[inline]
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.rows += 1;
+        self.bytes += bytes;
+    }
+
+    /// Looks, and says that it did, where it is time.
+    #[inline]
+    pub(super) fn check(&mut self, context: &Context<'_>) -> Result<bool> {
+        if self.rows < CHECK_EVERY && self.bytes < BATCH_BYTES {
+            return Ok(false);
+        }
+        *self = Since::default();
+        context.check()?;
+        Ok(true)
+    }
+}
+
 /// Rows of a table in the order of its key: all, or a range of the primary key.
 #[derive(Debug)]
 pub(super) struct TableScan {
@@ -91,7 +118,7 @@ impl Operator for TableScan {
         }
         let State::Scanning(scan) = &mut self.state else { return Ok(false) };
         context.check()?;
-        let mut fill = Fill { rows: &self.rows, context, limit, out, bytes: 0, looked_at: 0, checked: 0 };
+        let mut fill = Fill { rows: &self.rows, context, limit, out, bytes: 0, since: Since::default() };
         let more = show(scan, self.backward, &mut fill)?;
         if !more {
             self.state = State::Done;
@@ -129,7 +156,8 @@ impl Operator for TableScan {
         context.check()?;
         let (rows, values) = (&self.rows, &mut self.values);
         values.resize(rows.width(), Value::Null);
-        let mut show = Show { rows, context, values, is_long: false, each, shown: 0, looked_at: 0, bytes: 0 };
+        let mut show =
+            Show { rows, context, values, is_long: false, each, shown: 0, since: Since::default() };
         let more = self::show(scan, self.backward, &mut show)?;
         let shown = show.shown;
         if !more {
@@ -159,10 +187,9 @@ struct Fill<'f, 'c> {
     context: &'f Context<'c>,
     limit: usize,
     out: &'f mut Batch,
-    /// Bytes of rows that were looked at, and rows since, and bytes by, the last look at whether the statement was cancelled.
+    /// Bytes of rows that were looked at.
     bytes: usize,
-    looked_at: usize,
-    checked: usize,
+    since: Since,
 }
 
 impl Visitor for Fill<'_, '_> {
@@ -171,16 +198,13 @@ impl Visitor for Fill<'_, '_> {
     #[inline]
     fn entry(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
         self.bytes += row.len();
+        self.since.add(row.len());
         self.rows.push(self.context, key, row, self.out)
     }
 
     #[inline]
     fn goes_on(&mut self) -> Result<bool> {
-        self.looked_at += 1;
-        if self.looked_at >= CHECK_EVERY || self.bytes - self.checked >= BATCH_BYTES {
-            (self.looked_at, self.checked) = (0, self.bytes);
-            self.context.check()?;
-        }
+        self.since.check(self.context)?;
         self.out.has_room_beyond(self.context, self.limit, self.bytes)
     }
 }
@@ -194,8 +218,7 @@ struct Show<'s, 'c> {
     is_long: bool,
     each: &'s mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     shown: u64,
-    looked_at: usize,
-    bytes: usize,
+    since: Since,
 }
 
 impl Visitor for Show<'_, '_> {
@@ -203,7 +226,7 @@ impl Visitor for Show<'_, '_> {
 
     #[inline]
     fn entry(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
-        self.bytes += row.len();
+        self.since.add(row.len());
         self.is_long = row.len() > SHORT_BYTES;
         if self.is_long {
             self.is_long = self.rows.decode_over(self.context, key, row, self.values)?;
@@ -225,13 +248,7 @@ impl Visitor for Show<'_, '_> {
             (self.each)(ShownRow::Values(self.values))?;
             leave(self.values);
         }
-        self.looked_at += 1;
-        if self.looked_at < CHECK_EVERY && self.bytes < BATCH_BYTES {
-            return Ok(true);
-        }
-        (self.looked_at, self.bytes) = (0, 0);
-        self.context.check()?;
-        Ok(self.shown == 0)
+        Ok(!self.since.check(self.context)? || self.shown == 0)
     }
 }
 
