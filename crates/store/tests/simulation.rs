@@ -133,10 +133,11 @@ fn the_database_survives_every_seed() {
     }
 }
 
-/// The first seed wrote more than its disk holds into its archive, and waited for that for ever.
+/// The first seed wrote more than its disk holds into its archive, and waited for that for ever; the second, whose huge transactions nobody
+/// had counted, so much that what was restored from it had no room beside it.
 #[test]
 fn what_a_plan_keeps_fits_its_disk() {
-    for seed in [127858268940].into_iter().chain(0..2000) {
+    for seed in [127858268940, 534952238899].into_iter().chain(0..2000) {
         let plan = Plan::new(seed);
         assert!(plan.open.archive.is_none() || plan.long_bytes() <= plan.bytes_most(), "seed {seed}");
     }

@@ -105,6 +105,9 @@ impl Damage {
     }
 }
 
+/// Operations that a huge transaction does beyond those of others.
+pub(crate) const HUGE_OPERATIONS: u64 = 300;
+
 fn pick<T: Clone>(random: &mut Generator, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize].clone()
 }
@@ -167,7 +170,8 @@ impl Plan {
 
     /// Long values that are written at most.
     fn long_values(&self) -> u64 {
-        let operations = self.epochs * self.sessions * self.transactions * self.operations;
+        let huge = HUGE_OPERATIONS.checked_div(self.huge_one_in).unwrap_or(0);
+        let operations = self.epochs * self.sessions * self.transactions * (self.operations + huge);
         operations.checked_div(self.long_one_in).unwrap_or(0)
     }
 

@@ -1,7 +1,7 @@
 //! One session: random transactions, with everything they see held against the oracle.
 
 use crate::oracle::{Look, Observation, Oracle, Place, Writes};
-use crate::plan::{Plan, trace};
+use crate::plan::{HUGE_OPERATIONS, Plan, trace};
 use gannet_base::sim::Generator;
 use gannet_base::{clock, sync::Mutex};
 use gannet_io::sim::{Faults, SimDisk};
@@ -262,7 +262,7 @@ impl<'w> Work<'w> {
     fn operations(&mut self) -> Step {
         let huge_one_in = self.world.plan.huge_one_in;
         let is_huge = huge_one_in > 0 && self.random.one_in(huge_one_in);
-        let count = if is_huge { 300 } else { 1 } + self.random.below(self.world.plan.operations);
+        let count = if is_huge { HUGE_OPERATIONS } else { 1 } + self.random.below(self.world.plan.operations);
         (0..count).try_for_each(|_| self.operation())
     }
 
