@@ -97,7 +97,7 @@ pub use transaction::{
     BulkLoader, Canceller, Durability, Isolation, LockMode, Outcome, Savepoint, Transaction,
     TransactionOptions, Tree,
 };
-pub use tree::TreeSize;
+pub use tree::{Division, TreeSize};
 pub use turns::Turn;
 pub use view::{LongValues, View};
 pub use work::WorkMemory;

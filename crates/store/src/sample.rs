@@ -13,7 +13,7 @@
 use crate::Result;
 use crate::node::NodeRef;
 use crate::pool::Access;
-use crate::scan::{Bounds, Scan, widest_window};
+use crate::scan::{Scan, widest_window};
 use crate::transaction::Tree;
 use crate::tree::BTree;
 use crate::versions::Contents;
@@ -177,7 +177,7 @@ impl Sample {
         }
         let Some(range) = self.ready.pop_front() else { return Ok(false) };
         let upper = range.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.scan.go_through(Bounds::new(Bound::Included(&range.lower), upper));
+        self.scan.go_through((Bound::Included(&range.lower), upper));
         while let Some((key, value)) = self.scan.next()? {
             each(key, value);
         }

@@ -49,6 +49,18 @@ impl Bounds {
         Bounds { lower: lower.map(<[u8]>::to_vec), upper: upper.map(<[u8]>::to_vec) }
     }
 
+    /// No key of the range is below this one.
+    pub(crate) fn first(&self) -> &[u8] {
+        match &self.lower {
+            Bound::Included(lower) | Bound::Excluded(lower) => lower,
+            Bound::Unbounded => &[],
+        }
+    }
+
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.above_lower(key) && self.below_upper(key)
+    }
+
     fn above_lower(&self, key: &[u8]) -> bool {
         match &self.lower {
             Bound::Included(lower) => key >= lower.as_slice(),
@@ -223,8 +235,9 @@ impl Scan {
     }
 
     /// Begins anew, with another range of keys, and as one that reads much: through its own ring of frames.
-    pub(crate) fn go_through(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
+    pub fn go_through(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+        self.forget_long();
+        self.bounds = Bounds::new(range.0, range.1);
         self.position = Position::Fresh;
         self.leaf.clear();
         (self.ahead, self.old_waited) = (Ahead::default(), 0);

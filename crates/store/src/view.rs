@@ -20,7 +20,7 @@ use crate::pool::{Access, reads};
 use crate::scan::{Bounds, Scan};
 use crate::shared::Shared;
 use crate::transaction::{Handle, Tree};
-use crate::tree::{BTree, TreeRoot, TreeSize};
+use crate::tree::{BTree, Division, TreeRoot, TreeSize};
 use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
 use crate::versions::{Contents, Reader, Seen};
@@ -191,6 +191,13 @@ impl View {
     pub fn tree_size(&self, tree: &Tree) -> Result<TreeSize> {
         self.shared().check_tree(self.reader(false), &tree.root)?;
         BTree::new(&self.shared().core, &tree.root).size()
+    }
+
+    /// Where a range of a tree's keys may be divided into so many parts at most, so that they are about equally large: from inner nodes, mostly
+    /// the root alone. Counts what the tree holds now, whoever sees it.
+    pub fn divide(&self, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>), parts: usize) -> Result<Division> {
+        self.shared().check_tree(self.reader(false), &tree.root)?;
+        BTree::new(&self.shared().core, &tree.root).divide(&Bounds::new(range.0, range.1), parts)
     }
 
     /// Opens a tree that this view sees.

@@ -8,6 +8,7 @@ use gannet_store::{
     CreateOptions, Database, Durability, Engine, EngineOptions, LockMode, OpenOptions, Transaction,
     TransactionOptions, Tree,
 };
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,6 +49,56 @@ fn a_tree_tells_its_size_at_every_height() {
         assert!(size.leaf_pages <= pages * 1.3 && size.leaf_pages >= pages * 0.6, "{pages} pages: {size:?}");
         db.close().unwrap();
     }
+}
+
+#[test]
+fn a_tree_is_divided_into_parts_of_about_equal_size() {
+    for (rows, parts, leaves) in [(0, 1, 0), (2000, 8, 50), (60_000, 8, 500), (60_000, 100, 500)] {
+        let db = create();
+        let tree = fill(&db, rows, 100);
+        let view = begin(&db).view();
+        let division = view.divide(&tree, (Bound::Unbounded, Bound::Unbounded), parts).unwrap();
+        assert_eq!(division.keys.len() + 1, parts, "{rows} rows");
+        assert!(division.keys.is_sorted() && division.leaf_pages >= leaves, "{division:?}");
+        let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+        let (mut counts, mut last) = (Vec::new(), Vec::new());
+        for part in 0..parts {
+            let lower =
+                part.checked_sub(1).map_or(Bound::Unbounded, |at| Bound::Included(&division.keys[at][..]));
+            let upper = division.keys.get(part).map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+            scan.go_through((lower, upper));
+            let mut count = 0;
+            while let Some((key, _)) = scan.next().unwrap() {
+                assert!(last.as_slice() < key || count == 0 && part == 0);
+                last = key.to_vec();
+                count += 1;
+            }
+            counts.push(count);
+        }
+        assert_eq!(counts.iter().sum::<u32>(), rows);
+        let mean = rows / parts as u32;
+        assert!(counts.iter().all(|count| (mean / 3..=mean * 3).contains(count)), "{counts:?}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn of_a_range_only_what_lies_in_it_is_divided() {
+    let db = create();
+    let tree = fill(&db, 60_000, 100);
+    let view = begin(&db).view();
+    let (lower, upper) = ([0x40, 0, 0, 0], [0x50, 0, 0, 0]);
+    for range in [
+        (Bound::Included(&lower[..]), Bound::Excluded(&upper[..])),
+        (Bound::Excluded(&lower[..]), Bound::Included(&upper[..])),
+    ] {
+        let division = view.divide(&tree, range, 8).unwrap();
+        assert_eq!(division.keys.len(), 7);
+        assert!(division.keys.iter().all(|key| key[..] >= lower[..] && key[..] <= upper[..]), "{division:?}");
+        assert!((50..1000).contains(&division.leaf_pages), "{}", division.leaf_pages);
+    }
+    let one = (Bound::Included(&lower[..]), Bound::Included(&lower[..]));
+    assert!(view.divide(&tree, one, 8).unwrap().keys.is_empty());
 }
 
 #[test]

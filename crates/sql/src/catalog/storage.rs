@@ -174,6 +174,15 @@ pub fn reload(view: &View, previous: &Catalog) -> Result<Catalog> {
     Ok(catalog)
 }
 
+/// A table as a view sees it, if it is there; taken over from `previous` where it has not changed. Costs one look-up, not all definitions.
+pub fn reload_table(view: &View, previous: &Catalog, oid: Oid) -> Result<Option<Arc<Table>>> {
+    let Some(tree) = &previous.entries else { return Ok(load(view)?.tables.get(&oid).cloned()) };
+    let Some(value) = view.get(tree, &key(Kind::Table, oid))? else { return Ok(None) };
+    let mut found = BTreeMap::new();
+    keep(&mut found, &previous.tables, oid, &value, |table: &Table| table.revision)?;
+    Ok(found.remove(&oid))
+}
+
 pub(super) fn read_entry(catalog: &mut Catalog, previous: &Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     let (&kind, rest) = key.split_first().ok_or_else(|| damaged("an entry without a key"))?;
     let oid = || rest.try_into().map(Oid::from_be_bytes).map_err(|_| damaged("a key of the wrong length"));

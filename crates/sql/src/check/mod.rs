@@ -201,9 +201,8 @@ impl Comparing<'_> {
     fn begin_next(&mut self) -> Result<bool> {
         let Some(oid) = self.oids.pop() else { return Ok(true) };
         let view = view(self.store);
-        self.catalog = storage::reload(&view, &self.catalog)?;
         // Dropped meanwhile, or without an index of its own.
-        let table = self.catalog.tables.get(&oid).cloned();
+        let table = storage::reload_table(&view, &self.catalog, oid)?;
         self.at = table.and_then(|table| Comparison::new(view, table));
         Ok(false)
     }

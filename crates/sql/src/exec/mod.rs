@@ -15,7 +15,7 @@ use crate::session::SessionState;
 use crate::types::Value;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
-use gannet_store::{Transaction, View, WorkMemory};
+use gannet_store::{ThreadReads, Transaction, View, WorkMemory};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
@@ -352,6 +352,8 @@ pub struct NodeProfile {
     pub memory_bytes: u64,
     /// Rows a filter took away.
     pub rows_removed: u64,
+    /// Threads beside the statement's own that worked on it, over all loops.
+    pub helpers: u64,
 }
 
 /// A row that is shown.
@@ -386,6 +388,26 @@ pub trait Operator: fmt::Debug + Send {
     ) -> Result<Option<u64>> {
         Ok(None)
     }
+
+    /// Gives all of its rows, of which none was given yet, away in so many parts that lie one behind the other, for threads that look at them at
+    /// the same time: it has none left then. `None` where that is not possible, or not worth it.
+    fn share(&mut self, _context: &Context<'_>, _parts: usize) -> Result<Option<Parts>> {
+        Ok(None)
+    }
+
+    /// What was given away was looked at, for EXPLAIN ANALYZE.
+    fn was_shared(&mut self, _context: &Context<'_>, _seen: &Shared) {}
+}
+
+/// What threads have seen of a plan's rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shared {
+    /// Rows.
+    pub rows: u64,
+    /// Nanoseconds that passed.
+    pub nanos: u64,
+    /// Pages that other threads than the statement's own have asked for.
+    pub reads: ThreadReads,
 }
 
 /// Rows made one at a time, by a table function.
@@ -400,6 +422,7 @@ mod behind;
 mod computed;
 mod expr;
 mod hash;
+mod helpers;
 mod join;
 mod keep;
 mod keys;
@@ -420,8 +443,10 @@ mod walk;
 
 pub(crate) use computed::{Charge, LARGE_BYTES};
 pub use computed::{Computed, Made};
+use helpers::Helpers;
 pub(crate) use run::select_point;
 pub use run::{Environment, Point, Running, as_point};
+use store::Parts;
 pub use subplan::Subplans;
 
 /// Bytes that a row takes as values.

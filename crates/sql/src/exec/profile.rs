@@ -1,6 +1,6 @@
 //! Counting what a node does, for EXPLAIN ANALYZE.
 
-use super::{Batch, Context, Operator, ShownRow};
+use super::{Batch, Context, Operator, Parts, Shared, ShownRow};
 use crate::Result;
 use gannet_base::clock;
 use gannet_store::thread_reads;
@@ -89,6 +89,20 @@ impl Operator for Profiled {
         let rows = self.watch(context, |inner| inner.show(context, each))?;
         self.has_given(context, rows);
         Ok(rows)
+    }
+
+    fn share(&mut self, context: &Context<'_>, parts: usize) -> Result<Option<Parts>> {
+        self.watch(context, |inner| inner.share(context, parts))
+    }
+
+    fn was_shared(&mut self, context: &Context<'_>, seen: &Shared) {
+        self.has_given(context, Some(seen.rows));
+        context.note(self.node, |profile| {
+            profile.total_ns += seen.nanos;
+            profile.hits += seen.reads.hits;
+            profile.serial_reads += seen.reads.serial_reads;
+            profile.batched_reads += seen.reads.batched_reads;
+        });
     }
 
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {

@@ -5,6 +5,7 @@
 //! | `access` | a stored row as a row of the plan: decoding, identity, filter |
 //! | `ahead` | rows of a table by key, fetched in deep batches ahead of their turn |
 //! | `table_scan`, `index_scan`, `index_join` | the operators that read |
+//! | `parts` | rows of a table in parts, for several threads |
 //! | `point` | one row by its whole key, without an operator |
 //! | `lock` | FOR UPDATE and its kin |
 //! | `insert`, `update`, `delete` | the operators that change |
@@ -24,6 +25,7 @@ mod index_join;
 mod index_scan;
 mod insert;
 mod lock;
+mod parts;
 mod point;
 mod table_scan;
 mod update;
@@ -32,6 +34,7 @@ mod writer;
 use super::{Context, Operator};
 use crate::Result;
 use crate::physical::{Node, Plan};
+pub(super) use parts::{PartReader, Parts, Seen};
 pub(crate) use point::fetch_one;
 
 /// Makes the operator of a node that touches the store; `None` for other nodes.

@@ -292,6 +292,55 @@ impl Accumulator {
         }
     }
 
+    /// Whether states of parts of the rows can be merged, and come to what one of all rows would.
+    pub fn merges(&self) -> bool {
+        match self.0 {
+            State::Rows(_) | State::Count(_) | State::Sum(_) | State::Whole { .. } => true,
+            State::Exact { .. } | State::Spread { .. } => true,
+            State::Extreme { .. } | State::Truth { .. } | State::Bits { .. } => true,
+            // Sums of floats depend on how they are put together.
+            State::Float { .. } | State::Moments { .. } => false,
+            State::Text(_) | State::Bytes(_) | State::Array { .. } => false,
+        }
+    }
+
+    /// Takes the rows of another state of the same aggregate, which come behind those of this one.
+    pub fn merge(&mut self, later: &Accumulator) -> Result<()> {
+        match (&mut self.0, &later.0) {
+            (State::Rows(count), State::Rows(more)) | (State::Count(count), State::Count(more)) => {
+                *count += more
+            }
+            (State::Sum(_), State::Sum(more)) => more.map_or(Ok(()), |more| self.add_whole(more))?,
+            (
+                State::Whole { high, low, count, .. },
+                State::Whole { high: more_high, low: more_low, count: more, .. },
+            ) => {
+                let (sum, carried) = low.overflowing_add(*more_low);
+                *low = sum;
+                *high += *more_high + i64::from(carried);
+                *count += more;
+            }
+            (State::Exact { sum, .. }, State::Exact { sum: more, .. }) => sum.merge(more),
+            (State::Spread { moments, .. }, State::Spread { moments: more, .. }) => {
+                moments.sum.merge(&more.sum);
+                moments.squares.merge(&more.squares);
+            }
+            (State::Extreme { .. }, State::Extreme { value, .. }) => self.add(std::slice::from_ref(value))?,
+            (State::Truth { .. }, State::Truth { value, .. }) => {
+                self.add(&[value.map_or(Value::Null, Value::Bool)])?;
+            }
+            (State::Bits { .. }, State::Bits { value, .. }) => {
+                self.add(&[value.map_or(Value::Null, Value::Int)])?;
+            }
+            _ => {
+                return Err(Error::internal(
+                    "states of different aggregates, or of one that gathers, were merged",
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The result so far.
     pub fn finish(self) -> Result<Value> {
         Ok(match self.0 {

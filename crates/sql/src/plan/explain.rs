@@ -288,6 +288,9 @@ impl<'s> Shower<'s> {
         if profile.rows_removed > 0 {
             shown.count("Rows Removed by Filter", profile.rows_removed / profile.loops);
         }
+        if profile.helpers > 0 {
+            shown.count("Workers Launched", profile.helpers / profile.loops);
+        }
         if profile.memory_bytes > 0 {
             shown.members.insert("Memory Usage".to_owned(), json!(profile.memory_bytes.div_ceil(1024)));
             shown.lines.push(("Memory", format!("{}kB", profile.memory_bytes.div_ceil(1024))));

@@ -61,7 +61,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use transaction::Open;
-pub(crate) use turn::StatementTurn;
+pub(crate) use turn::{StatementTurn, without_long_values};
 
 /// Bytes of stack of a session's thread; what is not touched is not taken. Statements are limited in depth to what two megabytes
 /// hold; the rest is for code that was not optimised.

@@ -138,6 +138,7 @@ definitions! {
     LockTimeout = session("lock_timeout", Kind::Time, "0", "How long a statement waits for a row.");
     MaxIdentifierLength = fixed("max_identifier_length", "63", "Longest name, in bytes.");
     MaxIndexKeys = fixed("max_index_keys", "32", "Most columns of an index.");
+    Helpers = session("max_parallel_workers_per_gather", Kind::Int { min: 0, max: 1024 }, "2", "Threads beside its own that a statement may have where one shows it to be worth it; all statements together have one fewer than there are processors.");
     RowSecurity = session("row_security", Kind::Bool, "on", "There are no policies; taken for the sake of dumps.");
     SearchPath = session("search_path", Kind::Text, "\"$user\", public", "Schemas in which names are looked up.");
     ServerEncoding = told("server_encoding", "UTF8", "Encoding of the database.");
@@ -184,6 +185,8 @@ pub struct Settings {
     pub statement_timeout: Option<Duration>,
     /// `work_mem`, in bytes; `None`: an operator's share of the budget is its only limit.
     pub work_bytes: Option<u64>,
+    /// `max_parallel_workers_per_gather`
+    pub helpers: usize,
     /// `lock_timeout`
     pub lock_timeout: Option<Duration>,
     /// `idle_in_transaction_session_timeout`
@@ -222,6 +225,7 @@ impl Settings {
             planner,
             statement_timeout: None,
             work_bytes: None,
+            helpers: 2,
             lock_timeout: None,
             idle_in_transaction_timeout: None,
             idle_timeout: None,
@@ -328,6 +332,7 @@ impl Settings {
             Key::EnableSeqscan => self.planner.seqscan = on,
             Key::EnableSort => self.planner.sort = on,
             Key::LookAhead => self.planner.look_ahead = on,
+            Key::Helpers => self.helpers = text.parse().unwrap_or(0),
             Key::ExtraFloatDigits => self.style.extra_float_digits = text.parse().unwrap_or(1),
             Key::IdleInTransactionTimeout => self.idle_in_transaction_timeout = duration(&text),
             Key::IdleTimeout => self.idle_timeout = duration(&text),

@@ -10,9 +10,10 @@
 use super::interrupt::Interrupt;
 use crate::exec::LARGE_BYTES;
 use gannet_base::clock;
-use gannet_base::memory::Purpose;
+use gannet_base::memory::{OverBudget, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_store::{Engine, Error, LongValues, Result, Turn, WorkMemory};
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::time::Duration;
@@ -172,10 +173,34 @@ impl SessionTurn {
     }
 }
 
+thread_local! {
+    /// See [`without_long_values`].
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// In `body` no long value is read by the calling thread, which is one of several that work on a statement: a turn is the statement's, and
+/// who waits for it must be the only one who does. [`Error::Memory`] where one is met.
+pub(crate) fn without_long_values<T>(body: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            REFUSES.set(self.0);
+        }
+    }
+    let _back = Back(REFUSES.replace(true));
+    body()
+}
+
 impl LongValues for SessionTurn {
     fn expect(&self, bytes: u64) -> Result<Option<WorkMemory>> {
         if bytes <= LONG {
             return Ok(None);
+        }
+        if REFUSES.get() {
+            let (purpose, budget) = (Purpose::Work, self.engine.budget());
+            let refused =
+                OverBudget { purpose, requested: bytes, used: budget.used(), limit: budget.limit() };
+            return Err(Error::Memory(refused));
         }
         self.await_long(bytes)?;
         self.engine.memory(Purpose::Work, 2 * bytes).map(Some)

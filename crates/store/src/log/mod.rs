@@ -564,14 +564,16 @@ impl Log {
         let size = self.segment_size();
         let mut at = self.inner.keep_from.load(Acquire) / size * size;
         loop {
-            let open = {
+            let (open, last) = {
                 let index = &self.inner.state.lock().index;
-                if index.segment_start() <= at {
-                    table.add_segment(Lsn(index.segment_start()), &index.pages(), &[], Lsn::ZERO)?;
-                    break;
-                }
-                index.segment_start()
+                let open = index.segment_start();
+                (open, (open <= at).then(|| index.pages()))
             };
+            if let Some(pages) = last {
+                // Nobody appends as long as that is locked, and this may take long.
+                table.add_segment(Lsn(open), &pages, &[], Lsn::ZERO)?;
+                break;
+            }
             // A footer is trusted once it is durable.
             self.flush_to(Lsn(open))?;
             while at < open {

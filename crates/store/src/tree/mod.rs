@@ -22,6 +22,7 @@
 
 mod bulk;
 mod dense;
+mod divide;
 mod measure;
 mod relocate;
 mod smo;
@@ -37,6 +38,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use bulk::BulkLoader;
 pub(crate) use dense::{Dense, Density, is_full};
+pub use divide::Division;
 pub use measure::TreeSize;
 pub(crate) use relocate::Relocated;
 use smo::put_image;

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | here | the state of one aggregate over one group, DISTINCT and ORDER BY included |
 //! | `ordered` | one group, or groups that come one after the other |
+//! | `parallel` | one group of all rows of a table, by several threads |
 //! | `hashed` | groups in any order, by a hash table; rows of groups it has no room for go to temporary files |
 
 mod hashed;
 mod ordered;
+mod parallel;
 
 use super::expr::eval_into;
 use super::memory::Memory;
@@ -162,6 +164,19 @@ impl State {
         of_columns && self.sorter.is_none() && self.call.filter.is_none()
     }
 
+    /// Whether it can be made of states of parts of the rows; stored ones do.
+    fn merges(&self) -> bool {
+        self.takes_stored() && self.accumulator.merges()
+    }
+
+    /// The column that it is the aggregate of, if there is one.
+    fn column(&self) -> Option<usize> {
+        match self.call.arguments.first() {
+            Some(Expr::Column(place)) => Some(*place),
+            _ => None,
+        }
+    }
+
     /// Takes a stored row. `others`: as above.
     #[inline]
     fn add_stored(
@@ -171,9 +186,9 @@ impl State {
         memory: &mut Memory,
         others: impl Fn() -> usize,
     ) -> Result<()> {
-        let Some(Expr::Column(place)) = self.call.arguments.first() else { return self.accumulator.add(&[]) };
-        if let Some(field) = self.accumulator.add_field(row.field(*place)?)? {
-            let value = [row.value_of(*place, field)?];
+        let Some(place) = self.column() else { return self.accumulator.add(&[]) };
+        if let Some(field) = self.accumulator.add_field(row.field(place)?)? {
+            let value = [row.value_of(place, field)?];
             grow(&self.accumulator, &value, context, memory, others)?;
             self.accumulator.add(&value)?;
         }

@@ -1,13 +1,15 @@
 //! Aggregates over one group, or over groups that come one after the other.
 
 use super::State;
+use super::parallel::{self, PARTS_EACH};
 use crate::Result;
 use crate::exec::computed::RowCharges;
 use crate::exec::expr::eval_all;
 use crate::exec::memory::Memory;
-use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator, ShownRow};
+use crate::exec::{BATCH_ROWS, Batch, Context, Helpers, LARGE_BYTES, Operator, Shared, ShownRow};
 use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
+use gannet_base::clock;
 
 /// See the module's head.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Ordered {
     counts_rows: bool,
     /// Whether rows do as they are stored, of the same.
     takes_stored: bool,
+    /// Whether several threads may do it, as nothing was read yet.
+    divides: bool,
     memory: Memory,
     /// The group that is read.
     group: Option<(Vec<Value>, RowCharges)>,
@@ -43,6 +47,7 @@ impl Ordered {
             groups: groups.map(<[Expr]>::to_vec),
             counts_rows: groups.is_none() && states.iter().all(State::counts_rows),
             takes_stored: groups.is_none() && states.iter().all(State::takes_stored),
+            divides: groups.is_none() && states.iter().all(State::merges),
             states,
             memory: Memory::default(),
             group: None,
@@ -80,8 +85,46 @@ impl Ordered {
         Ok(false)
     }
 
+    /// Has several threads take all rows, where that is possible and worth it; false where it is not.
+    fn take_divided(&mut self, context: &Context<'_>) -> Result<bool> {
+        let wanted = context.session.settings().helpers;
+        let Some(helpers) = Helpers::take(wanted) else { return Ok(false) };
+        let parts = (helpers.count() + 1) * PARTS_EACH;
+        let Some(parts) = self.input.share(context, parts)? else { return Ok(false) };
+        let begun = clock::now();
+        let done = parallel::run(context, &parts, &self.states, self.counts_rows, &helpers)?;
+        drop(helpers);
+        let Ordered { states, memory, .. } = self;
+        let mut rows = done.rows;
+        for (number, part) in done.parts.into_iter().enumerate() {
+            for (state, later) in states.iter_mut().zip(&part.states) {
+                state.accumulator.merge(later)?;
+            }
+            memory.demand(context, heap_bytes(states))?;
+            if let Some(from) = part.rest {
+                parts.show_rest(context, (number, &from), &mut |row| {
+                    rows += 1;
+                    take_shown(states, memory, context, row)
+                })?;
+                memory.demand(context, heap_bytes(states))?;
+            }
+        }
+        let nanos = begun.elapsed().as_nanos() as u64;
+        self.input.was_shared(context, &Shared { rows, nanos, reads: done.reads.1 });
+        context.note(self.node, |profile| {
+            profile.helpers += done.helpers;
+            profile.hits += done.reads.0.hits;
+            profile.serial_reads += done.reads.0.serial_reads;
+            profile.batched_reads += done.reads.0.batched_reads;
+        });
+        Ok(true)
+    }
+
     /// Has the next rows of the input in the batch, or taken; false when there are no more.
     fn next_rows(&mut self, context: &Context<'_>) -> Result<bool> {
+        if std::mem::take(&mut self.divides) && self.take_divided(context)? {
+            return Ok(false);
+        }
         if self.counts_rows
             && let Some(rows) = self.input.pass_over(context)?
         {
@@ -90,12 +133,7 @@ impl Ordered {
         }
         if self.takes_stored {
             let Ordered { input, states, memory, .. } = self;
-            let mut take = |row: ShownRow<'_>| {
-                each(states, |state, others| match row {
-                    ShownRow::Stored(row) => state.add_stored(row, context, memory, others),
-                    ShownRow::Values(row) => state.add(row, context, memory, others),
-                })
-            };
+            let mut take = |row: ShownRow<'_>| take_shown(states, memory, context, row);
             if let Some(rows) = input.show(context, &mut take)? {
                 return Ok(rows > 0);
             }
@@ -123,6 +161,20 @@ impl Ordered {
         }
         Ok(())
     }
+}
+
+/// Has each state take a row.
+#[inline]
+fn take_shown(
+    states: &mut [State],
+    memory: &mut Memory,
+    context: &Context<'_>,
+    row: ShownRow<'_>,
+) -> Result<()> {
+    each(states, |state, others| match row {
+        ShownRow::Stored(row) => state.add_stored(row, context, memory, others),
+        ShownRow::Values(row) => state.add(row, context, memory, others),
+    })
 }
 
 /// Does something with each state, and what tells the bytes of the others.
@@ -175,6 +227,7 @@ impl Operator for Ordered {
         self.batch.reset(0);
         self.next_row = 0;
         self.done = false;
+        self.divides = self.groups.is_none() && self.states.iter().all(State::merges);
         self.input.rewind(context)
     }
 }

@@ -48,9 +48,13 @@ fn open_tree(view: &View, name: &str) -> Result<Tree> {
 
 /// A scan of a range of keys.
 pub(super) fn scan(view: &View, tree: &Tree, range: &Range) -> Result<Scan> {
+    Ok(view.scan(tree, bounds(range))?)
+}
+
+/// A range of keys as the store has it.
+pub(super) fn bounds(range: &Range) -> (Bound<&[u8]>, Bound<&[u8]>) {
     let lower = if range.lower.is_empty() { Bound::Unbounded } else { Bound::Included(&range.lower[..]) };
-    let upper = range.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    Ok(view.scan(tree, (lower, upper))?)
+    (lower, range.upper.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
 }
 
 /// The keys that a condition on the first columns of a key means now; `None` when there can be none.

@@ -2,7 +2,8 @@
 
 use super::super::memory::await_room;
 use super::super::{BATCH_BYTES, Batch, Context, FREE_BYTES, Operator, ShownRow, leave};
-use super::access::{Rows, evaluate, scan};
+use super::access::{Rows, bounds, evaluate, scan};
+use super::parts::Parts;
 use crate::codec::range::{Range, encode_equal};
 use crate::functions::SHORT_BYTES;
 use crate::physical::{Access, KeyRange};
@@ -11,6 +12,8 @@ use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_store::{Scan, Visitor, WorkMemory};
 
+/// Leaves of the smallest range that several threads go through at the same time: a few milliseconds' work.
+const SHARED_LEAST: u64 = 512;
 /// Rows looked at between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: usize = 1024;
 
@@ -32,12 +35,21 @@ impl Since {
     /// Looks, and says that it did, where it is time.
     #[inline]
     pub(super) fn check(&mut self, context: &Context<'_>) -> Result<bool> {
-        if self.rows < CHECK_EVERY && self.bytes < BATCH_BYTES {
-            return Ok(false);
+        let is_due = self.is_due();
+        if is_due {
+            context.check()?;
         }
-        *self = Since::default();
-        context.check()?;
-        Ok(true)
+        Ok(is_due)
+    }
+
+    /// Whether it is time; then it counts anew.
+    #[inline]
+    pub(super) fn is_due(&mut self) -> bool {
+        let is_due = self.rows >= CHECK_EVERY || self.bytes >= BATCH_BYTES;
+        if is_due {
+            *self = Since::default();
+        }
+        is_due
     }
 }
 
@@ -94,12 +106,16 @@ impl TableScan {
         Ok(())
     }
 
+    /// The range now; `None` when there can be no row in it.
+    fn evaluate(&self, context: &Context<'_>) -> Result<Option<Range>> {
+        match &self.range {
+            None => Ok(Some(Range::default())),
+            Some(range) => evaluate(self.rows.table.codec().key_columns(), range, context),
+        }
+    }
+
     fn start(&mut self, context: &Context<'_>) -> Result<State> {
-        let range = match &self.range {
-            None => Some(Range::default()),
-            Some(range) => evaluate(self.rows.table.codec().key_columns(), range, context)?,
-        };
-        let Some(range) = range else { return Ok(State::Done) };
+        let Some(range) = self.evaluate(context)? else { return Ok(State::Done) };
         Ok(State::Scanning(Box::new(scan(context.view, self.rows.tree(context.view)?, &range)?)))
     }
 }
@@ -156,14 +172,29 @@ impl Operator for TableScan {
         context.check()?;
         let (rows, values) = (&self.rows, &mut self.values);
         values.resize(rows.width(), Value::Null);
-        let mut show =
-            Show { rows, context, values, is_long: false, each, shown: 0, since: Since::default() };
+        let mut show = Show::new(rows, context, values, each);
         let more = self::show(scan, self.backward, &mut show)?;
         let shown = show.shown;
         if !more {
             self.state = State::Done;
         }
         Ok(Some(shown))
+    }
+
+    fn share(&mut self, context: &Context<'_>, parts: usize) -> Result<Option<Parts>> {
+        let is_plain = !self.whole_key && !self.backward && !self.rows.identity && self.rows.filter.is_none();
+        if !is_plain || !matches!(self.state, State::New) {
+            return Ok(None);
+        }
+        let Some(range) = self.evaluate(context)? else { return Ok(None) };
+        let tree = self.rows.tree(context.view)?;
+        let division = context.view.divide(tree, bounds(&range), parts)?;
+        if division.leaf_pages < SHARED_LEAST || division.keys.len() + 1 < parts {
+            return Ok(None);
+        }
+        let parts = Parts::new(&self.rows, context.view, tree, range, division.keys);
+        self.state = State::Done;
+        Ok(Some(parts))
     }
 
     fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
@@ -210,7 +241,7 @@ impl Visitor for Fill<'_, '_> {
 }
 
 /// Shows rows as they are stored, or where they are long as values: the store's copy is given back then before anybody makes one of his own.
-struct Show<'s, 'c> {
+pub(super) struct Show<'s, 'c> {
     rows: &'s Rows,
     context: &'s Context<'c>,
     /// Where the filter looks at a row, and a long one becomes values.
@@ -219,6 +250,18 @@ struct Show<'s, 'c> {
     each: &'s mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     shown: u64,
     since: Since,
+}
+
+impl<'s, 'c> Show<'s, 'c> {
+    /// `values`: as many as a row has.
+    pub(super) fn new(
+        rows: &'s Rows,
+        context: &'s Context<'c>,
+        values: &'s mut Vec<Value>,
+        each: &'s mut dyn FnMut(ShownRow<'_>) -> Result<()>,
+    ) -> Self {
+        Show { rows, context, values, is_long: false, each, shown: 0, since: Since::default() }
+    }
 }
 
 impl Visitor for Show<'_, '_> {

@@ -1,0 +1,135 @@
+//! Aggregates by several threads: they come to what one thread comes to.
+
+use gannet_io::sim::SimDisk;
+use gannet_sql::session::Rows;
+use gannet_sql::{Database, Session, Value};
+use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+const ROWS: i64 = 25_000;
+
+fn rows(session: &mut Session, sql: &str) -> Vec<Vec<Value>> {
+    let mut rows = Rows::default();
+    session.run(sql, &mut rows).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    rows.rows
+}
+
+/// A table of some MiB; `long`: what is added to some rows.
+fn filled(long: &str) -> Session {
+    let options = EngineOptions { memory: 64 << 20, ..EngineOptions::default() };
+    let engine = Engine::with_disk(Arc::new(SimDisk::new(3)), &options).unwrap();
+    let (create, open) = (CreateOptions::default(), OpenOptions::default());
+    let database = Database::create(&engine, Path::new("/many.gnt"), &create, &open, "me").unwrap();
+    let mut session = database.session("me").unwrap();
+    rows(
+        &mut session,
+        &format!(
+            "create table t (k int primary key, s smallint, b bigint, n numeric, f float8, v text, d date, w boolean);
+             insert into t select g, g % 30000, g::bigint * 1000003 % 65537 - 30000, (g * 7919 % 1000) / 8.0,
+                 g / 3.0, case when g % 7 = 0 then null else 'row ' || g % 1000 || repeat('x', 150) {long} end,
+                 date '2000-01-01' + g % 4000, g % 3 = 0 from generate_series(1, {ROWS}) g;
+             analyze t"
+        ),
+    );
+    session
+}
+
+const QUERIES: &[&str] = &[
+    "select count(*) from t",
+    "select count(*), count(v), min(k), max(k), min(v), max(v) from t",
+    "select sum(s), sum(k), sum(b), sum(n), avg(s), avg(b), avg(n) from t",
+    "select variance(k), stddev_pop(n), var_samp(b), min(n), max(n), min(d), max(d), min(f), max(f) from t",
+    "select bool_and(w), bool_or(w), bit_and(k), bit_or(b), min(w::text) from t",
+    "select count(*), sum(b), min(v), max(n) from t where k > 2000 and k <= 24000",
+    "select (select count(*) from t), (select max(v) from t)",
+];
+
+/// Those that one thread does.
+const ALONE: &[&str] = &[
+    "select sum(f), avg(f) from t",
+    "select count(*) from t where w",
+    "select count(distinct s) from t",
+    "select max(v) from t where k between 100 and 200",
+    "select length(string_agg(v, ',')) from t",
+    "select count(*) filter (where w) from t",
+    "select s % 7, count(*) from t group by 1 order by 1",
+];
+
+fn is_done_by_several(session: &mut Session, query: &str) -> bool {
+    let plan = rows(session, &format!("explain (analyze, timing off, buffers) {query}"));
+    format!("{plan:?}").contains("Workers Launched")
+}
+
+fn agree(session: &mut Session) {
+    for query in QUERIES.iter().chain(ALONE) {
+        rows(session, "set max_parallel_workers_per_gather = 0");
+        let alone = rows(session, query);
+        assert!(!is_done_by_several(session, query), "{query}");
+        rows(session, "reset max_parallel_workers_per_gather");
+        // Other tests may have the helpers there are.
+        for _ in 0..2 {
+            assert_eq!(rows(session, query), alone, "{query}");
+        }
+    }
+}
+
+/// Looks again and again, as other tests may have the helpers there are.
+fn are_done_by_several(session: &mut Session, queries: &[&str]) {
+    if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) == 1 {
+        return;
+    }
+    for query in queries {
+        assert!((0..2000).any(|_| is_done_by_several(session, query)), "{query}");
+    }
+}
+
+#[test]
+fn several_threads_come_to_what_one_does() {
+    let mut session = filled("");
+    are_done_by_several(&mut session, &QUERIES[..4]);
+    for query in ALONE {
+        assert!(!is_done_by_several(&mut session, query), "{query}");
+    }
+    agree(&mut session);
+    // Own changes are seen, others' are not, and equal numbers of other scale are the last ones.
+    rows(
+        &mut session,
+        "begin; delete from t where k % 5 = 0; update t set n = 125.00 where k = 24999; update t set v = null where k > 12000",
+    );
+    agree(&mut session);
+    rows(&mut session, "rollback");
+    agree(&mut session);
+    let plan = rows(&mut session, "explain (analyze, timing off) select count(v) from t");
+    assert!(format!("{plan:?}").contains(&format!("rows={ROWS} loops=1")), "{plan:?}");
+}
+
+#[test]
+fn long_rows_are_left_to_the_statement_itself() {
+    // Longer than a thread takes; longer than a page; too long for anybody without leave.
+    for long in ["5000", "30000", "200000"] {
+        let mut session =
+            filled(&format!("|| case when g % 4999 = 11 then repeat('long', {long} / 4) else '' end"));
+        agree(&mut session);
+        are_done_by_several(&mut session, &QUERIES[..1]);
+    }
+}
+
+#[test]
+fn errors_and_the_end_of_a_statement_come_through() {
+    let mut session = filled("");
+    rows(
+        &mut session,
+        "alter table t add column big bigint; update t set big = 9223372036854775807 where k in (7, 24000)",
+    );
+    let mut out = Rows::default();
+    session.run("select sum(big) from t", &mut out).unwrap();
+    assert_eq!(rows(&mut session, "select sum(big)::text from t"), [[Value::text("18446744073709551614")]]);
+    rows(&mut session, "set statement_timeout = '1ms'");
+    let failed =
+        (0..50).find_map(|_| session.run("select max(v), sum(n) from t", &mut Rows::default()).err());
+    let error = failed.expect("it takes longer than that");
+    assert_eq!(error.to_string(), "canceling statement due to statement timeout");
+    rows(&mut session, "set statement_timeout = 0");
+    assert_eq!(rows(&mut session, "select count(*) from t"), [[Value::Int(ROWS)]]);
+}
