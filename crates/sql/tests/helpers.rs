@@ -29,7 +29,9 @@ fn filled(long: &str) -> Session {
              insert into t select g, g % 30000, g::bigint * 1000003 % 65537 - 30000, (g * 7919 % 1000) / 8.0,
                  g / 3.0, case when g % 7 = 0 then null else 'row ' || g % 1000 || repeat('x', 150) {long} end,
                  date '2000-01-01' + g % 4000, g % 3 = 0 from generate_series(1, {ROWS}) g;
-             analyze t"
+             alter table t add column c char(5000) default 'short';
+             alter table t add column young text default repeat('young', 1000);
+             update t set c = 'c' || k where k % 10 = 0; analyze t"
         ),
     );
     session
@@ -43,7 +45,11 @@ const QUERIES: &[&str] = &[
     "select bool_and(w), bool_or(w), bit_and(k), bit_or(b), min(w::text) from t",
     "select count(*), sum(b), min(v), max(n) from t where k > 2000 and k <= 24000",
     "select (select count(*) from t), (select max(v) from t)",
+    "select s.k, (select sum(t.b) from t where t.k > s.k) from generate_series(1, 2) s(k)",
 ];
+
+/// Values that are long once they are made, of rows that are short.
+const LONG_VALUES: &str = "select count(*), max(c), min(young) from t where k <= 16000";
 
 /// Those that one thread does.
 const ALONE: &[&str] = &[
@@ -62,7 +68,11 @@ fn is_done_by_several(session: &mut Session, query: &str) -> bool {
 }
 
 fn agree(session: &mut Session) {
-    for query in QUERIES.iter().chain(ALONE) {
+    agree_on(session, &[QUERIES, ALONE].concat());
+}
+
+fn agree_on(session: &mut Session, queries: &[&str]) {
+    for query in queries {
         rows(session, "set max_parallel_workers_per_gather = 0");
         let alone = rows(session, query);
         assert!(!is_done_by_several(session, query), "{query}");
@@ -92,14 +102,19 @@ fn several_threads_come_to_what_one_does() {
         assert!(!is_done_by_several(&mut session, query), "{query}");
     }
     agree(&mut session);
+    agree_on(&mut session, &[LONG_VALUES]);
     // Own changes are seen, others' are not, and equal numbers of other scale are the last ones.
     rows(
         &mut session,
-        "begin; delete from t where k % 5 = 0; update t set n = 125.00 where k = 24999; update t set v = null where k > 12000",
+        "begin; delete from t where k % 5 = 0; update t set v = null where k > 12000; savepoint s;
+         delete from t where k % 3 = 0; rollback to s",
     );
     agree(&mut session);
     rows(&mut session, "rollback");
-    agree(&mut session);
+    for (k, greatest) in [(2, "124.8750000000000000"), (ROWS, "124.87500")] {
+        rows(&mut session, &format!("update t set n = 124.87500 where k = {k}"));
+        assert_eq!(rows(&mut session, "select max(n)::text from t"), [[Value::text(greatest)]], "{k}");
+    }
     let plan = rows(&mut session, "explain (analyze, timing off) select count(v) from t");
     assert!(format!("{plan:?}").contains(&format!("rows={ROWS} loops=1")), "{plan:?}");
 }

@@ -82,7 +82,7 @@ pub use jobs::{
     Watch,
 };
 pub use outlook::{Alarm, Gauge, Outlook, Severity};
-pub use pool::reads::{ThreadReads, thread_reads};
+pub use pool::reads::{ThreadReads, add_thread_reads, thread_reads};
 pub use sample::Sample;
 pub use scan::{Scan, Visitor};
 pub use stat::{

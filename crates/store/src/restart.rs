@@ -54,6 +54,10 @@ const TELL_EVERY: usize = 4;
 const REVERT_AT_ONCE: usize = 128;
 /// Pause before a rollback is tried again that found no room.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
+/// Pages of a restart that takes long enough for others to go first, and how long they have for that: who has opened the database
+/// is about to use it, and needs processors and device for the first things he does.
+const LONG_PAGES: usize = 2048;
+const HEAD_START: Duration = Duration::from_millis(100);
 /// How often somebody who waits for the end looks whether there is reason to.
 const WAIT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -242,6 +246,9 @@ impl Shared {
         let is_stopping = || self.is_stopping();
         let scan = Scan { log: &self.core.log, end, chunk, is_stopping: &is_stopping };
         let pages = redo.table().len();
+        if pages >= LONG_PAGES && !self.give_way(HEAD_START) {
+            return Ok(false);
+        }
         let ahead = Ahead::start(&self.core, redo);
         let (mut from, mut count) = (0, pages);
         let mut gathers = true;
@@ -273,6 +280,18 @@ impl Shared {
         }
         ahead.end()?;
         Ok(true)
+    }
+
+    /// Waits so long; false when it is to end before.
+    fn give_way(&self, time: Duration) -> bool {
+        let begun = clock::now();
+        while !self.is_stopping() {
+            let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) else {
+                return true;
+            };
+            clock::sleep(left.min(WAIT_PAUSE));
+        }
+        false
     }
 
     fn gather(

@@ -176,7 +176,9 @@ pub fn reload(view: &View, previous: &Catalog) -> Result<Catalog> {
 
 /// A table as a view sees it, if it is there; taken over from `previous` where it has not changed. Costs one look-up, not all definitions.
 pub fn reload_table(view: &View, previous: &Catalog, oid: Oid) -> Result<Option<Arc<Table>>> {
-    let Some(tree) = &previous.entries else { return Ok(load(view)?.tables.get(&oid).cloned()) };
+    let Some(tree) = &previous.entries else {
+        return Err(Error::internal("definitions that nobody has read"));
+    };
     let Some(value) = view.get(tree, &key(Kind::Table, oid))? else { return Ok(None) };
     let mut found = BTreeMap::new();
     keep(&mut found, &previous.tables, oid, &value, |table: &Table| table.revision)?;

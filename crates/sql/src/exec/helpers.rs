@@ -1,6 +1,6 @@
 //! Threads beside a statement's own.
 
-use gannet_store::{ThreadReads, thread_reads};
+use gannet_store::{add_thread_reads, thread_reads};
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,41 +9,46 @@ use std::thread;
 /// Helpers of all statements of the process.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// How many there may be: each statement has a thread of its own, so that with one fewer than there are processors one statement alone has all
-/// of them, and many have no more than they would have anyway.
+/// How many there may be: one fewer than there are processors, as each statement has a thread of its own.
 fn most() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get) - 1)
 }
 
+/// Of one statement at most: each reads ahead into frames of its own, some hundredths of all there are.
+const MOST_EACH: usize = 3;
+
+/// How many threads a statement may work with, its own included, where it wants so many helpers and others have none; `None`: its own alone.
+pub(super) fn threads(wanted: usize) -> Option<usize> {
+    let helpers = wanted.min(MOST_EACH).min(most());
+    (helpers > 0).then_some(helpers + 1)
+}
+
 /// Leave to have so many threads work beside the statement's own, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Helpers(usize);
+pub(super) struct Helpers(usize);
 
 impl Helpers {
-    /// So many at most; `None` where there are none to be had.
-    pub(super) fn take(wanted: usize) -> Option<Self> {
+    /// So many at most; none where others have them all.
+    pub(super) fn take(wanted: usize) -> Self {
         let mut got = 0;
         let take = |taken: usize| {
-            got = wanted.min(most().saturating_sub(taken));
+            got = wanted.min(MOST_EACH).min(most().saturating_sub(taken));
             (got > 0).then_some(taken + got)
         };
-        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(Helpers(got))
+        match TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Helpers(got),
+            Err(_) => Helpers(0),
+        }
     }
 
-    /// How many.
-    pub(super) fn count(&self) -> usize {
-        self.0
-    }
-
-    /// Runs `work` in each of them and in the calling thread, and gives what they came to, this thread's first, with the pages that each has asked for. Where
-    /// the system has no thread to give there are fewer. `None` of one that has ended by a panic.
-    pub(super) fn run<T: Send>(&self, work: &(dyn Fn() -> T + Sync)) -> Vec<(Option<T>, ThreadReads)> {
+    /// Runs `work` in each of them and in the calling thread, and gives what they came to, this thread's first: `None` of one that has ended by a
+    /// panic. Where the system has no thread to give there are fewer. Pages that helpers have asked for count as the calling thread's.
+    pub(super) fn run<T: Send>(&self, work: &(dyn Fn() -> T + Sync)) -> Vec<Option<T>> {
         let counted = move || {
             let before = thread_reads();
             let result = work();
-            (Some(result), thread_reads().since(before))
+            (result, thread_reads().since(before))
         };
         thread::scope(|scope| {
             let start = |number| {
@@ -51,8 +56,14 @@ impl Helpers {
                 named.spawn_scoped(scope, counted).ok()
             };
             let helpers: Vec<_> = (1..=self.0).map_while(start).collect();
-            let mut done = vec![counted()];
-            done.extend(helpers.into_iter().map(|helper| helper.join().unwrap_or_default()));
+            let mut done = vec![Some(work())];
+            for helper in helpers {
+                let result = helper.join().ok();
+                if let Some((_, reads)) = &result {
+                    add_thread_reads(*reads);
+                }
+                done.push(result.map(|(result, _)| result));
+            }
             done
         })
     }
@@ -70,16 +81,32 @@ mod tests {
 
     #[test]
     fn there_are_no_more_than_processors_and_all_come_back() {
-        let mut held = Vec::new();
-        while let Some(helpers) = Helpers::take(2) {
-            held.push(helpers);
-            assert!(held.len() <= most());
-        }
         // Tests beside this one may have some.
-        assert!(held.iter().map(Helpers::count).sum::<usize>() <= most());
-        let Some(helpers) = held.first() else { return };
-        let results = helpers.run(&|| thread::current().id());
-        assert_eq!(results[0].0, Some(thread::current().id()));
-        assert!(results[1..].iter().all(|(id, _)| id.is_some() && *id != results[0].0));
+        let mut held: Vec<Helpers> = (0..most() + 3).map(|_| Helpers::take(2)).collect();
+        assert!(held.iter().map(|helpers| helpers.0).sum::<usize>() <= most());
+        held.retain(|helpers| helpers.0 > 0);
+        if let Some(helpers) = held.first() {
+            let results = helpers.run(&|| thread::current().id());
+            assert_eq!((results.len(), results[0]), (helpers.0 + 1, Some(thread::current().id())));
+            assert!(results[1..].iter().all(|id| id.is_some() && *id != results[0]));
+            let before = TAKEN.load(Ordering::Relaxed);
+            assert!(before > 0);
+        }
+        drop(held);
+        assert!((0..10_000).any(|_| {
+            thread::yield_now();
+            TAKEN.load(Ordering::Relaxed) == 0
+        }));
+    }
+
+    #[test]
+    fn a_helper_that_panics_is_told_of() {
+        let outcomes = Helpers(2).run(&|| {
+            let name = thread::current().name().unwrap_or_default().to_owned();
+            assert_ne!(name, "gannet-helper-2", "planted");
+            name
+        });
+        TAKEN.fetch_add(2, Ordering::Relaxed);
+        assert_eq!((outcomes[1].as_deref(), outcomes[2].as_deref()), (Some("gannet-helper-1"), None));
     }
 }

@@ -396,17 +396,17 @@ pub trait Operator: fmt::Debug + Send {
     }
 
     /// What was given away was looked at, for EXPLAIN ANALYZE.
-    fn was_shared(&mut self, _context: &Context<'_>, _seen: &Shared) {}
+    fn was_shared(&mut self, _context: &Context<'_>, _looked: &Looked) {}
 }
 
-/// What threads have seen of a plan's rows.
+/// What it took to look at a plan's rows, given away by [`Operator::share`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shared {
-    /// Rows.
+pub struct Looked {
+    /// How many there were.
     pub rows: u64,
     /// Nanoseconds that passed.
     pub nanos: u64,
-    /// Pages that other threads than the statement's own have asked for.
+    /// Pages that were asked for.
     pub reads: ThreadReads,
 }
 
@@ -513,8 +513,8 @@ fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<d
             Box::new(join::nested::NestedLoop::new(node, sides, bind, condition.as_ref()))
         }
         Node::Aggregate { input, grouping, groups, aggregates } => {
-            let input_width = input.columns.len();
-            aggregate::open(node, input_of(input)?, *grouping, groups, aggregates, input_width)
+            let size = (input.columns.len(), input.estimate.rows);
+            aggregate::open(node, input_of(input)?, *grouping, groups, aggregates, size)
         }
         Node::Set { operation, all, left, right } => {
             Box::new(set::Set::new(node, *operation, *all, input_of(left)?, input_of(right)?, width))

@@ -1,9 +1,9 @@
 //! Counting what a node does, for EXPLAIN ANALYZE.
 
-use super::{Batch, Context, Operator, Parts, Shared, ShownRow};
+use super::{Batch, Context, Looked, Operator, Parts, ShownRow};
 use crate::Result;
 use gannet_base::clock;
-use gannet_store::thread_reads;
+use gannet_store::{ThreadReads, thread_reads};
 
 /// An operator that is watched.
 #[derive(Debug)]
@@ -30,8 +30,11 @@ impl Profiled {
         let reads = thread_reads();
         let start = clock::now();
         let result = work(&mut *self.inner);
-        let nanos = start.elapsed().as_nanos() as u64;
-        let reads = thread_reads().since(reads);
+        self.count(context, start.elapsed().as_nanos() as u64, thread_reads().since(reads));
+        result
+    }
+
+    fn count(&mut self, context: &Context<'_>, nanos: u64, reads: ThreadReads) {
         self.spent_ns += nanos;
         context.note(self.node, |profile| {
             profile.total_ns += nanos;
@@ -39,7 +42,6 @@ impl Profiled {
             profile.serial_reads += reads.serial_reads;
             profile.batched_reads += reads.batched_reads;
         });
-        result
     }
 
     /// It has given so many rows otherwise than by [`Operator::next`], or cannot.
@@ -95,14 +97,9 @@ impl Operator for Profiled {
         self.watch(context, |inner| inner.share(context, parts))
     }
 
-    fn was_shared(&mut self, context: &Context<'_>, seen: &Shared) {
-        self.has_given(context, Some(seen.rows));
-        context.note(self.node, |profile| {
-            profile.total_ns += seen.nanos;
-            profile.hits += seen.reads.hits;
-            profile.serial_reads += seen.reads.serial_reads;
-            profile.batched_reads += seen.reads.batched_reads;
-        });
+    fn was_shared(&mut self, context: &Context<'_>, looked: &Looked) {
+        self.count(context, looked.nanos, looked.reads);
+        self.has_given(context, Some(looked.rows));
     }
 
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {

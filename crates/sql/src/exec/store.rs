@@ -34,7 +34,7 @@ mod writer;
 use super::{Context, Operator};
 use crate::Result;
 use crate::physical::{Node, Plan};
-pub(super) use parts::{PartReader, Parts, Seen};
+pub(super) use parts::{PartReader, Parts, Reached};
 pub(crate) use point::fetch_one;
 
 /// Makes the operator of a node that touches the store; `None` for other nodes.

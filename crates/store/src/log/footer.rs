@@ -160,13 +160,15 @@ impl Index {
         MIN_RECORD_LEN + padded(FIXED_LEN + pages + lists + (self.open.len() + 1) * 16)
     }
 
-    /// Pages with their last LSN in the segment, sorted by page.
+    /// Pages with their last LSN in the segment, in any order.
+    pub(crate) fn pages_unsorted(&self) -> Vec<(PageId, Lsn)> {
+        let at = |at: u32| Lsn(self.segment_start + u64::from(at));
+        self.pages.iter().map(|(&page, &last)| (PageId(page), at(last))).collect()
+    }
+
+    /// The same, sorted by page.
     pub(crate) fn pages(&self) -> Vec<(PageId, Lsn)> {
-        let mut pages: Vec<_> = self
-            .pages
-            .iter()
-            .map(|(&page, &at)| (PageId(page), Lsn(self.segment_start + u64::from(at))))
-            .collect();
+        let mut pages = self.pages_unsorted();
         pages.sort_unstable();
         pages
     }

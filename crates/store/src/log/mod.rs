@@ -564,13 +564,14 @@ impl Log {
         let size = self.segment_size();
         let mut at = self.inner.keep_from.load(Acquire) / size * size;
         loop {
+            // Nobody appends as long as that is locked: what is copied is sorted afterwards.
             let (open, last) = {
                 let index = &self.inner.state.lock().index;
                 let open = index.segment_start();
-                (open, (open <= at).then(|| index.pages()))
+                (open, (open <= at).then(|| index.pages_unsorted()))
             };
-            if let Some(pages) = last {
-                // Nobody appends as long as that is locked, and this may take long.
+            if let Some(mut pages) = last {
+                pages.sort_unstable();
                 table.add_segment(Lsn(open), &pages, &[], Lsn::ZERO)?;
                 break;
             }
@@ -606,10 +607,11 @@ impl Log {
                 let state = self.inner.state.lock();
                 let open = state.index.segment_start();
                 // The index may be of the segment before, which is full then.
-                (open, (open <= at).then(|| (state.index.pages(), Lsn(state.end))))
+                (open, (open <= at).then(|| (state.index.pages_unsorted(), Lsn(state.end))))
             };
             // Whoever visits may wait for memory: without the lock.
-            if let Some((pages, end)) = last {
+            if let Some((mut pages, end)) = last {
+                pages.sort_unstable();
                 pages.into_iter().for_each(|(page, lsn)| visit(page, lsn));
                 return Ok(end);
             }

@@ -49,6 +49,14 @@ pub fn thread_reads() -> ThreadReads {
     }
 }
 
+/// Counts as the calling thread's what others have asked for in its place.
+pub fn add_thread_reads(reads: ThreadReads) {
+    HITS.set(HITS.get() + reads.hits);
+    SERIAL.set(SERIAL.get() + reads.serial_reads);
+    BATCHED.set(BATCHED.get() + reads.batched_reads);
+    BATCHES.set(BATCHES.get() + reads.batches);
+}
+
 /// From now on the calling thread's reads do not count as those of somebody whom the background would keep waiting: they are of class
 /// maintenance.
 pub(crate) fn in_background() {

@@ -69,7 +69,7 @@ impl BTree<'_> {
                 }
             }
             match node.upper_fence() {
-                Some(fence) if bounds.contains(fence) => from = fence.to_vec(),
+                Some(fence) if *fence > *from && bounds.contains(fence) => from = fence.to_vec(),
                 _ => return Ok(keys),
             }
             keys.push(from.clone());

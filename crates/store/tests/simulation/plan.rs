@@ -168,7 +168,7 @@ impl Plan {
         }
     }
 
-    /// Long values that are written at most.
+    /// Long values that are written, about.
     fn long_values(&self) -> u64 {
         let huge = HUGE_OPERATIONS.checked_div(self.huge_one_in).unwrap_or(0);
         let operations = self.epochs * self.sessions * self.transactions * (self.operations + huge);

@@ -23,14 +23,17 @@ use crate::functions::SHORT_BYTES;
 use crate::physical::{AggregateExpr, Expr, Grouping, OrderBy};
 use crate::types::Value;
 
-/// Makes the operator. `width`: of the input's rows.
+/// Rows of the smallest input that several threads may take.
+const DIVIDED_LEAST: f64 = 10_000.0;
+
+/// Makes the operator. `width`, `rows`: of the input, the number as the planner expects it.
 pub(super) fn open(
     node: usize,
     input: Box<dyn Operator>,
     grouping: Grouping,
     groups: &[Expr],
     aggregates: &[AggregateExpr],
-    width: usize,
+    (width, rows): (usize, f64),
 ) -> Box<dyn Operator> {
     let sorts = aggregates.iter().any(|aggregate| aggregate.distinct || !aggregate.order.is_empty());
     match grouping {
@@ -43,7 +46,10 @@ pub(super) fn open(
         }
         Grouping::Hash => Box::new(hashed::Hashed::new(node, input, groups, aggregates)),
         Grouping::Sorted => Box::new(ordered::Ordered::new(node, input, Some(groups), aggregates)),
-        Grouping::Single => Box::new(ordered::Ordered::new(node, input, None, aggregates)),
+        Grouping::Single => {
+            let single = ordered::Ordered::new(node, input, None, aggregates);
+            Box::new(if rows >= DIVIDED_LEAST { single.dividing() } else { single })
+        }
     }
 }
 

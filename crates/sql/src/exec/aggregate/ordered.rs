@@ -1,15 +1,18 @@
 //! Aggregates over one group, or over groups that come one after the other.
 
 use super::State;
-use super::parallel::{self, PARTS_EACH};
+use super::parallel::{self, PARTS_EACH, Part, STATES_MOST};
 use crate::Result;
 use crate::exec::computed::RowCharges;
 use crate::exec::expr::eval_all;
 use crate::exec::memory::Memory;
-use crate::exec::{BATCH_ROWS, Batch, Context, Helpers, LARGE_BYTES, Operator, Shared, ShownRow};
+use crate::exec::{
+    BATCH_ROWS, Batch, Context, Helpers, LARGE_BYTES, Looked, Operator, Parts, ShownRow, helpers,
+};
 use crate::physical::{AggregateExpr, Expr};
 use crate::types::Value;
 use gannet_base::clock;
+use gannet_store::thread_reads;
 
 /// See the module's head.
 #[derive(Debug)]
@@ -23,8 +26,9 @@ pub(super) struct Ordered {
     counts_rows: bool,
     /// Whether rows do as they are stored, of the same.
     takes_stored: bool,
-    /// Whether several threads may do it, as nothing was read yet.
+    /// Whether several threads may do it, and they still may, as nothing was read yet.
     divides: bool,
+    may_divide: bool,
     memory: Memory,
     /// The group that is read.
     group: Option<(Vec<Value>, RowCharges)>,
@@ -47,7 +51,8 @@ impl Ordered {
             groups: groups.map(<[Expr]>::to_vec),
             counts_rows: groups.is_none() && states.iter().all(State::counts_rows),
             takes_stored: groups.is_none() && states.iter().all(State::takes_stored),
-            divides: groups.is_none() && states.iter().all(State::merges),
+            divides: false,
+            may_divide: false,
             states,
             memory: Memory::default(),
             group: None,
@@ -55,6 +60,15 @@ impl Ordered {
             next_row: 0,
             done: false,
         }
+    }
+
+    /// Several threads may do it, where its aggregates allow that: there are many rows.
+    pub(super) fn dividing(mut self) -> Self {
+        self.divides = self.groups.is_none()
+            && self.states.len() <= STATES_MOST
+            && self.states.iter().all(State::merges);
+        self.may_divide = self.divides;
+        self
     }
 
     fn width(&self) -> usize {
@@ -88,15 +102,25 @@ impl Ordered {
     /// Has several threads take all rows, where that is possible and worth it; false where it is not.
     fn take_divided(&mut self, context: &Context<'_>) -> Result<bool> {
         let wanted = context.session.settings().helpers;
-        let Some(helpers) = Helpers::take(wanted) else { return Ok(false) };
-        let parts = (helpers.count() + 1) * PARTS_EACH;
-        let Some(parts) = self.input.share(context, parts)? else { return Ok(false) };
-        let begun = clock::now();
-        let done = parallel::run(context, &parts, &self.states, self.counts_rows, &helpers)?;
-        drop(helpers);
+        let Some(threads) = helpers::threads(wanted) else { return Ok(false) };
+        let Some(parts) = self.input.share(context, threads * PARTS_EACH)? else { return Ok(false) };
+        let (begun, reads) = (clock::now(), thread_reads());
+        let done = {
+            let helpers = Helpers::take(wanted);
+            parallel::run(context, &parts, &self.states, self.counts_rows, &helpers)?
+        };
+        let rows = done.rows + self.merge(context, &parts, done.parts)?;
+        let nanos = begun.elapsed().as_nanos() as u64;
+        self.input.was_shared(context, &Looked { rows, nanos, reads: thread_reads().since(reads) });
+        context.note(self.node, |profile| profile.helpers += done.helpers);
+        Ok(true)
+    }
+
+    /// Puts what was made of parts together, with the rows that nobody has seen, and gives how many these are.
+    fn merge(&mut self, context: &Context<'_>, parts: &Parts, made: Vec<Part>) -> Result<u64> {
         let Ordered { states, memory, .. } = self;
-        let mut rows = done.rows;
-        for (number, part) in done.parts.into_iter().enumerate() {
+        let mut rows = 0;
+        for (number, part) in made.into_iter().enumerate() {
             for (state, later) in states.iter_mut().zip(&part.states) {
                 state.accumulator.merge(later)?;
             }
@@ -109,20 +133,12 @@ impl Ordered {
                 memory.demand(context, heap_bytes(states))?;
             }
         }
-        let nanos = begun.elapsed().as_nanos() as u64;
-        self.input.was_shared(context, &Shared { rows, nanos, reads: done.reads.1 });
-        context.note(self.node, |profile| {
-            profile.helpers += done.helpers;
-            profile.hits += done.reads.0.hits;
-            profile.serial_reads += done.reads.0.serial_reads;
-            profile.batched_reads += done.reads.0.batched_reads;
-        });
-        Ok(true)
+        Ok(rows)
     }
 
     /// Has the next rows of the input in the batch, or taken; false when there are no more.
     fn next_rows(&mut self, context: &Context<'_>) -> Result<bool> {
-        if std::mem::take(&mut self.divides) && self.take_divided(context)? {
+        if std::mem::take(&mut self.may_divide) && self.take_divided(context)? {
             return Ok(false);
         }
         if self.counts_rows
@@ -227,7 +243,7 @@ impl Operator for Ordered {
         self.batch.reset(0);
         self.next_row = 0;
         self.done = false;
-        self.divides = self.groups.is_none() && self.states.iter().all(State::merges);
+        self.may_divide = self.divides;
         self.input.rewind(context)
     }
 }

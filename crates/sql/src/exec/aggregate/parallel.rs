@@ -2,21 +2,29 @@
 //! order of the rows.
 //!
 //! Results are those of one thread: what depends on how sums are put together, as of floats, or gathers what it is given, is not done here.
+//!
+//! # Memory
+//! A thread takes short rows only, and no value of them that is more than short once it is made, so that a state has no more either; what the
+//! states of a part have is charged when the part is through. Where a row or a value is longer, or that has no room, the statement's own thread goes on, alone:
+//! long values are charged before they are read, and take the statement's turn.
 
 use super::State;
-use crate::codec::row::StoredRow;
-use crate::exec::store::{PartReader, Parts, Seen};
+use crate::codec::row::{Field, StoredRow};
+use crate::exec::store::{PartReader, Parts, Reached};
 use crate::exec::{Context, Helpers};
-use crate::functions::Accumulator;
+use crate::functions::{Accumulator, SHORT_BYTES};
 use crate::session::without_long_values;
 use crate::{Error, Result, SqlState};
-use gannet_store::ThreadReads;
+use gannet_base::memory::Purpose;
+use gannet_store::{Engine, WorkMemory};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Parts for each thread: who is slower takes fewer.
 pub(super) const PARTS_EACH: usize = 4;
+/// Aggregates of the most that are done so: each has a state in each part.
+pub(super) const STATES_MOST: usize = 16;
 
 /// A column, or none, and the state of its aggregate.
 type Fold = (Option<usize>, Accumulator);
@@ -28,12 +36,14 @@ pub(super) struct Part {
     pub(super) states: Vec<Accumulator>,
     /// From this key on nobody has seen any; `None`: all were seen.
     pub(super) rest: Option<Vec<u8>>,
+    rows: u64,
+    _memory: Option<WorkMemory>,
 }
 
 impl Part {
     /// Nobody has seen any.
     fn unseen() -> Self {
-        Part { states: Vec::new(), rest: Some(Vec::new()) }
+        Part { states: Vec::new(), rest: Some(Vec::new()), rows: 0, _memory: None }
     }
 }
 
@@ -46,24 +56,40 @@ pub(super) struct Done {
     pub(super) rows: u64,
     /// Threads beside the statement's own that have worked.
     pub(super) helpers: u64,
-    /// Pages that these, and all threads, have asked for.
-    pub(super) reads: (ThreadReads, ThreadReads),
 }
 
 /// What the threads work on.
 struct Work<'w> {
     parts: &'w Parts,
+    engine: &'w Engine,
     folds: Vec<Fold>,
     /// Only the number of rows is wanted.
     counts_rows: bool,
     next: AtomicUsize,
     cancel: &'w AtomicBool,
-    /// Something has gone wrong.
+    /// Something has gone wrong, or a thread has ended by a panic.
     stops: AtomicBool,
     done: Mutex<BTreeMap<usize, Part>>,
+    /// What has gone wrong first, in the order of the rows.
+    failure: Mutex<Option<(usize, Error)>>,
 }
 
-/// Has all parts seen to. Parts that no thread can see to alone are left to the caller.
+/// Sees to it that others stop when its thread ends by a panic.
+struct Watched<'w>(&'w AtomicBool);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has all parts seen to. What no thread can see to beside others is left to the caller.
 pub(super) fn run(
     context: &Context<'_>,
     parts: &Parts,
@@ -71,36 +97,29 @@ pub(super) fn run(
     counts_rows: bool,
     helpers: &Helpers,
 ) -> Result<Done> {
-    let folds = states.iter().map(|state| (state.column(), state.accumulator.clone())).collect();
     let work = Work {
         parts,
-        folds,
+        engine: &context.session.engine,
+        folds: states.iter().map(|state| (state.column(), state.accumulator.clone())).collect(),
         counts_rows,
         next: AtomicUsize::new(0),
         cancel: context.cancel,
         stops: AtomicBool::new(false),
         done: Mutex::default(),
+        failure: Mutex::default(),
     };
-    let mut done = Done { parts: Vec::new(), rows: 0, helpers: 0, reads: Default::default() };
-    for (thread, (outcome, reads)) in helpers.run(&|| work.run()).into_iter().enumerate() {
-        done.rows += outcome.unwrap_or_else(|| Err(Error::internal("a thread has ended by itself")))?;
-        add(&mut done.reads.1, reads);
-        if thread > 0 {
-            add(&mut done.reads.0, reads);
-            done.helpers += 1;
-        }
+    let outcomes = helpers.run(&|| work.take_parts());
+    if let Some((_, error)) = locked(&work.failure).take() {
+        return Err(error);
+    }
+    if outcomes.contains(&None) {
+        return Err(Error::internal("a thread that helped has ended by itself"));
     }
     context.check()?;
-    let mut found = work.done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.parts = (0..parts.len()).map(|part| found.remove(&part).unwrap_or_else(Part::unseen)).collect();
-    Ok(done)
-}
-
-fn add(to: &mut ThreadReads, more: ThreadReads) {
-    to.hits += more.hits;
-    to.serial_reads += more.serial_reads;
-    to.batched_reads += more.batched_reads;
-    to.batches += more.batches;
+    let mut found = std::mem::take(&mut *locked(&work.done));
+    let rows = found.values().map(|part| part.rows).sum();
+    let parts = (0..parts.len()).map(|part| found.remove(&part).unwrap_or_else(Part::unseen)).collect();
+    Ok(Done { parts, rows, helpers: outcomes.len() as u64 - 1 })
 }
 
 impl Work<'_> {
@@ -108,53 +127,57 @@ impl Work<'_> {
         !self.cancel.load(Ordering::Relaxed) && !self.stops.load(Ordering::Relaxed)
     }
 
-    /// A thread's work; gives the rows it has seen.
-    fn run(&self) -> Result<u64> {
-        let result = self.take_parts();
-        match result {
-            // Others, or the statement's own thread, have room for what this one has none for.
-            Err(error) if error.state() == SqlState::OUT_OF_MEMORY => Ok(0),
-            Err(error) => {
-                self.stops.store(true, Ordering::Relaxed);
-                Err(error)
-            }
-            rows => rows,
-        }
-    }
-
-    fn take_parts(&self) -> Result<u64> {
-        let mut reader = self.parts.reader()?;
-        let mut rows = 0;
+    /// A thread's work.
+    fn take_parts(&self) {
+        let _watched = Watched(&self.stops);
+        let mut reader = None;
         while self.goes_on() {
-            let part = self.next.fetch_add(1, Ordering::Relaxed);
-            if part >= self.parts.len() {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.parts.len() {
                 break;
             }
-            rows += self.take_part(&mut reader, part)?;
+            match self.take_part(&mut reader, number) {
+                Ok(Some(part)) => {
+                    locked(&self.done).insert(number, part);
+                }
+                Ok(None) => {}
+                // The statement's own thread may find room for it.
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {}
+                Err(error) => {
+                    self.stops.store(true, Ordering::Relaxed);
+                    let mut failure = locked(&self.failure);
+                    if failure.as_ref().is_none_or(|(before, _)| number < *before) {
+                        *failure = Some((number, error));
+                    }
+                }
+            }
         }
-        Ok(rows)
     }
 
-    fn take_part(&self, reader: &mut PartReader<'_>, part: usize) -> Result<u64> {
+    /// Sees to a part; `None` where nothing of it is wanted any more.
+    fn take_part<'p>(&'p self, reader: &mut Option<PartReader<'p>>, number: usize) -> Result<Option<Part>> {
+        let reader = match reader {
+            Some(reader) => reader,
+            None => reader.insert(self.parts.reader()?),
+        };
         let mut folds = self.folds.clone();
         let goes_on = || self.goes_on();
-        let result = if self.counts_rows {
-            let counted = reader.count(part, &goes_on);
-            counted.inspect(|(rows, _)| folds.iter_mut().for_each(|(_, state)| state.add_rows(*rows)))
+        let (rows, reached) = if self.counts_rows {
+            let (rows, reached) = reader.count(number, &goes_on)?;
+            folds.iter_mut().for_each(|(_, state)| state.add_rows(rows));
+            (rows, reached)
         } else {
-            without_long_values(|| reader.show(part, &goes_on, &mut |row| add_row(&mut folds, row)))
+            without_long_values(|| reader.show(number, &goes_on, &mut |row| add_row(&mut folds, row)))?
         };
-        let (rows, rest) = match result {
-            Ok((rows, Seen::All)) => (rows, None),
-            Ok((rows, Seen::Before(key))) => (rows, Some(key)),
-            // Nobody waits for this any more.
-            Ok((_, Seen::Some)) => return Ok(0),
-            Err(error) if error.state() == SqlState::OUT_OF_MEMORY => return Ok(0),
-            Err(error) => return Err(error),
+        let rest = match reached {
+            Reached::End => None,
+            Reached::LongRow(key) => Some(key),
+            Reached::Nowhere => return Ok(None),
         };
-        let states = folds.into_iter().map(|(_, state)| state).collect();
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(part, Part { states, rest });
-        Ok(rows)
+        let states: Vec<_> = folds.into_iter().map(|(_, state)| state).collect();
+        let bytes = states.iter().map(Accumulator::heap_bytes).sum::<usize>() as u64;
+        let memory = (bytes > 0).then(|| self.engine.memory(Purpose::Work, bytes)).transpose()?;
+        Ok(Some(Part { states, rest, rows, _memory: memory }))
     }
 }
 
@@ -166,9 +189,26 @@ fn add_row(folds: &mut [Fold], row: &StoredRow<'_>) -> Result<()> {
             state.add(&[])?;
             continue;
         };
-        if let Some(field) = state.add_field(row.field(place)?)? {
-            state.add(&[row.value_of(place, field)?])?;
+        match row.field(place)? {
+            // The default of a column that is younger than the row.
+            Field::Text(text) if text.len() > SHORT_BYTES => return Err(not_short()),
+            field => {
+                if let Some(field) = state.add_field(field)? {
+                    let value = row.value_of(place, field)?;
+                    // Blanks of character(n) are not stored.
+                    if value.heap_bytes() > SHORT_BYTES {
+                        return Err(not_short());
+                    }
+                    state.add(&[value])?;
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// Nobody is told: the part is left to the statement's own thread.
+#[cold]
+fn not_short() -> Error {
+    Error::new(SqlState::OUT_OF_MEMORY, "a value is longer than what one of several threads takes")
 }

@@ -24,15 +24,15 @@ pub struct Parts {
     begins: Vec<Vec<u8>>,
 }
 
-/// What a thread has seen of a part.
+/// How far a thread has come with a part.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::exec) enum Seen {
-    /// All of its rows.
-    All,
-    /// Those before this key: the row is a long one, which is not for a thread that holds no memory of its own.
-    Before(Vec<u8>),
+pub(in crate::exec) enum Reached {
+    /// All of its rows were seen.
+    End,
+    /// Those before this key were: the row is a long one, which is not for a thread that holds no memory of its own.
+    LongRow(Vec<u8>),
     /// Some: nothing more was wanted.
-    Some,
+    Nowhere,
 }
 
 impl Parts {
@@ -92,16 +92,20 @@ pub(in crate::exec) struct PartReader<'p> {
 
 impl PartReader<'_> {
     /// Counts the rows of a part, as long as `goes_on` says so, which is asked now and then.
-    pub(in crate::exec) fn count(&mut self, part: usize, goes_on: &dyn Fn() -> bool) -> Result<(u64, Seen)> {
+    pub(in crate::exec) fn count(
+        &mut self,
+        part: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(u64, Reached)> {
         self.scan.go_through(self.parts.range(part, &[]));
         let mut rows = 0;
         while goes_on() {
             match self.scan.pass_over(u64::MAX)? {
                 Some(more) => rows += more,
-                None => return Ok((rows, Seen::All)),
+                None => return Ok((rows, Reached::End)),
             }
         }
-        Ok((rows, Seen::Some))
+        Ok((rows, Reached::Nowhere))
     }
 
     /// Shows the short rows of a part as they are stored, up to the first long one, as long as `goes_on` says so, which is asked now and then.
@@ -110,7 +114,7 @@ impl PartReader<'_> {
         part: usize,
         goes_on: &dyn Fn() -> bool,
         each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
-    ) -> Result<(u64, Seen)> {
+    ) -> Result<(u64, Reached)> {
         self.scan.go_through(self.parts.range(part, &[]));
         let parts = self.parts;
         let Rows { table, columns, .. } = &parts.rows;
@@ -126,9 +130,9 @@ impl PartReader<'_> {
         };
         let more = self.scan.show(&mut look)?;
         let seen = match look.long {
-            Some(key) => Seen::Before(key),
-            None if more || look.ended => Seen::Some,
-            None => Seen::All,
+            Some(key) => Reached::LongRow(key),
+            None if more || look.ended => Reached::Nowhere,
+            None => Reached::End,
         };
         Ok((look.rows, seen))
     }

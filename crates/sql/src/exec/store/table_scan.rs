@@ -186,10 +186,15 @@ impl Operator for TableScan {
         if !is_plain || !matches!(self.state, State::New) {
             return Ok(None);
         }
-        let Some(range) = self.evaluate(context)? else { return Ok(None) };
+        let Some(range) = self.evaluate(context)? else {
+            self.state = State::Done;
+            return Ok(None);
+        };
         let tree = self.rows.tree(context.view)?;
         let division = context.view.divide(tree, bounds(&range), parts)?;
         if division.leaf_pages < SHARED_LEAST || division.keys.len() + 1 < parts {
+            // What the range is made of may have taken long.
+            self.state = State::Scanning(Box::new(scan(context.view, tree, &range)?));
             return Ok(None);
         }
         let parts = Parts::new(&self.rows, context.view, tree, range, division.keys);
