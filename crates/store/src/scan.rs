@@ -265,6 +265,11 @@ impl Scan {
         self.position = Position::Before(key.to_vec());
     }
 
+    /// The key that was given or shown last, also where what came behind it has failed; `None` where none was since the scan began, or it has ended.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        (self.position == Position::At).then_some(&self.at)
+    }
+
     /// Gives back the memory of a long value that was given last, see [`LongValues`](crate::LongValues): who has taken what it needs of it
     /// does not keep it until the next step.
     #[inline]

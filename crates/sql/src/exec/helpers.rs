@@ -101,12 +101,12 @@ mod tests {
 
     #[test]
     fn a_helper_that_panics_is_told_of() {
+        TAKEN.fetch_add(2, Ordering::Relaxed);
         let outcomes = Helpers(2).run(&|| {
             let name = thread::current().name().unwrap_or_default().to_owned();
             assert_ne!(name, "gannet-helper-2", "planted");
             name
         });
-        TAKEN.fetch_add(2, Ordering::Relaxed);
         assert_eq!((outcomes[1].as_deref(), outcomes[2].as_deref()), (Some("gannet-helper-1"), None));
     }
 }

@@ -289,7 +289,7 @@ impl<'s> Shower<'s> {
             shown.count("Rows Removed by Filter", profile.rows_removed / profile.loops);
         }
         if profile.helpers > 0 {
-            shown.count("Workers Launched", profile.helpers / profile.loops);
+            shown.count("Workers Launched", profile.helpers.div_ceil(profile.loops));
         }
         if profile.memory_bytes > 0 {
             shown.members.insert("Memory Usage".to_owned(), json!(profile.memory_bytes.div_ceil(1024)));

@@ -67,20 +67,20 @@ struct Work<'w> {
     counts_rows: bool,
     next: AtomicUsize,
     cancel: &'w AtomicBool,
-    /// Something has gone wrong, or a thread has ended by a panic.
-    stops: AtomicBool,
+    /// Parts from this one on are not wanted any more: something has gone wrong with it, or, from the first one on, a thread has ended by a panic.
+    stops_at: AtomicUsize,
     done: Mutex<BTreeMap<usize, Part>>,
     /// What has gone wrong first, in the order of the rows.
     failure: Mutex<Option<(usize, Error)>>,
 }
 
 /// Sees to it that others stop when its thread ends by a panic.
-struct Watched<'w>(&'w AtomicBool);
+struct Watched<'w>(&'w AtomicUsize);
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn run(
         counts_rows,
         next: AtomicUsize::new(0),
         cancel: context.cancel,
-        stops: AtomicBool::new(false),
+        stops_at: AtomicUsize::new(usize::MAX),
         done: Mutex::default(),
         failure: Mutex::default(),
     };
@@ -123,17 +123,18 @@ pub(super) fn run(
 }
 
 impl Work<'_> {
-    fn goes_on(&self) -> bool {
-        !self.cancel.load(Ordering::Relaxed) && !self.stops.load(Ordering::Relaxed)
+    /// Whether this part is still wanted.
+    fn wants(&self, number: usize) -> bool {
+        !self.cancel.load(Ordering::Relaxed) && number < self.stops_at.load(Ordering::Relaxed)
     }
 
     /// A thread's work.
     fn take_parts(&self) {
-        let _watched = Watched(&self.stops);
+        let _watched = Watched(&self.stops_at);
         let mut reader = None;
-        while self.goes_on() {
+        loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.parts.len() {
+            if number >= self.parts.len() || !self.wants(number) {
                 break;
             }
             match self.take_part(&mut reader, number) {
@@ -144,7 +145,7 @@ impl Work<'_> {
                 // The statement's own thread may find room for it.
                 Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {}
                 Err(error) => {
-                    self.stops.store(true, Ordering::Relaxed);
+                    self.stops_at.fetch_min(number, Ordering::Relaxed);
                     let mut failure = locked(&self.failure);
                     if failure.as_ref().is_none_or(|(before, _)| number < *before) {
                         *failure = Some((number, error));
@@ -161,7 +162,7 @@ impl Work<'_> {
             None => reader.insert(self.parts.reader()?),
         };
         let mut folds = self.folds.clone();
-        let goes_on = || self.goes_on();
+        let goes_on = || self.wants(number);
         let (rows, reached) = if self.counts_rows {
             let (rows, reached) = reader.count(number, &goes_on)?;
             folds.iter_mut().for_each(|(_, state)| state.add_rows(rows));
@@ -189,19 +190,19 @@ fn add_row(folds: &mut [Fold], row: &StoredRow<'_>) -> Result<()> {
             state.add(&[])?;
             continue;
         };
-        match row.field(place)? {
-            // The default of a column that is younger than the row.
-            Field::Text(text) if text.len() > SHORT_BYTES => return Err(not_short()),
-            field => {
-                if let Some(field) = state.add_field(field)? {
-                    let value = row.value_of(place, field)?;
-                    // Blanks of character(n) are not stored.
-                    if value.heap_bytes() > SHORT_BYTES {
-                        return Err(not_short());
-                    }
-                    state.add(&[value])?;
-                }
-            }
+        let field = row.field(place)?;
+        // What is short as it is stored may be long as a value: blanks and zeros are left out.
+        let bytes = match &field {
+            Field::Padded(text, blanks) => text.len() + blanks,
+            Field::Numeric(number) => number.heap_bytes(),
+            Field::Value(value) => value.heap_bytes(),
+            Field::Null | Field::Text(_) | Field::Bytes(_) | Field::Int(_) => 0,
+        };
+        if bytes > SHORT_BYTES {
+            return Err(not_short());
+        }
+        if let Some(field) = state.add_field(field)? {
+            state.add(&[row.value_of(place, field)?])?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::codec::row::StoredRow;
 use crate::exec::{Context, ShownRow};
 use crate::functions::SHORT_BYTES;
 use crate::types::Value;
-use crate::{Error, Result};
+use crate::{Error, Result, SqlState};
 use gannet_store::{Scan, Tree, View, Visitor};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Parts {
 pub(in crate::exec) enum Reached {
     /// All of its rows were seen.
     End,
-    /// Those before this key were: the row is a long one, which is not for a thread that holds no memory of its own.
+    /// Those before this key were: from there on a row is a long one, which is not for a thread that holds no memory of its own.
     LongRow(Vec<u8>),
     /// Some: nothing more was wanted.
     Nowhere,
@@ -126,15 +126,22 @@ impl PartReader<'_> {
             rows: 0,
             long: None,
             ended: false,
+            has_failed: false,
             since: Since::default(),
         };
-        let more = self.scan.show(&mut look)?;
-        let seen = match look.long {
-            Some(key) => Reached::LongRow(key),
-            None if more || look.ended => Reached::Nowhere,
-            None => Reached::End,
+        let shown = self.scan.show(&mut look);
+        let reached = match (shown, look.long) {
+            (Ok(_), Some(key)) => Reached::LongRow(key),
+            (Ok(more), None) if more || look.ended => Reached::Nowhere,
+            (Ok(_), None) => Reached::End,
+            // The store has not read a value: what came before was taken.
+            (Err(error), _) if error.state() == SqlState::OUT_OF_MEMORY && !look.has_failed => {
+                let behind = |key: &[u8]| [key, &[0]].concat();
+                Reached::LongRow(self.scan.last_key().map(behind).unwrap_or_default())
+            }
+            (Err(error), _) => return Err(error),
         };
-        Ok((look.rows, seen))
+        Ok((look.rows, reached))
     }
 }
 
@@ -148,6 +155,8 @@ struct Look<'l> {
     /// Where the first long one is.
     long: Option<Vec<u8>>,
     ended: bool,
+    /// A row was not taken.
+    has_failed: bool,
     since: Since,
 }
 
@@ -162,7 +171,9 @@ impl Visitor for Look<'_> {
         }
         self.since.add(row.len());
         self.rows += 1;
-        (self.each)(&self.table.codec().look(key, row, self.columns)?)
+        let taken = self.table.codec().look(key, row, self.columns).and_then(|row| (self.each)(&row));
+        self.has_failed = taken.is_err();
+        taken
     }
 
     #[inline]
