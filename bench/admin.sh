@@ -19,8 +19,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/servers.sh"
-build rivals
-(cd "$ROOT" && cargo build --quiet --release -p gannet)
+(cd "$ROOT" && cargo build --quiet --release -p gannet -p gannet-lab --features gannet-lab/rivals)
 SESSIONS=25
 # The hundredth part of a shorter time is a matter of luck.
 [ "$SECONDS_EACH" -ge 10 ] || SECONDS_EACH=10

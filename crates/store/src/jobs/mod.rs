@@ -549,9 +549,16 @@ impl Inner {
 
     fn permit(&self, pacer: &Arc<Pacer>, work: Work) -> Result<Permit> {
         self.check()?;
-        self.held_back.lock().begin(clock::now());
-        let permit = pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
-        self.held_back.lock().end(clock::now());
+        let take = || pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
+        // A reserve waits for being needed.
+        let permit = if reserve::is_reserve() {
+            take()
+        } else {
+            self.held_back.lock().begin(clock::now());
+            let permit = take();
+            self.held_back.lock().end(clock::now());
+            permit
+        };
         permit.ok_or(Error::Cancelled)
     }
 }

@@ -91,6 +91,11 @@ pub(super) fn role() -> Role {
     ROLE.with_borrow(Clone::clone)
 }
 
+/// Whether the calling thread is the reserve of a crew that is still at work.
+pub(super) fn is_reserve() -> bool {
+    ROLE.with_borrow(|role| matches!(role, Role::Reserve(reserve) if !reserve.is_dismissed()))
+}
+
 /// The thread that does the work of those that stand by where they find no processor, and what these know of it. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Reserve {

@@ -226,7 +226,8 @@ impl std::fmt::Debug for Pool {
 impl Pool {
     /// Memory in bytes that a pool of `frames` frames takes.
     pub(crate) fn memory(frames: usize, page_size: usize) -> u64 {
-        (frames * (page_size + size_of::<Frame>() + size_of::<u32>()) + Table::memory(frames)) as u64
+        let each = page_size + size_of::<Frame>() + size_of::<u32>();
+        (frames * each + page_size + Table::memory(frames)) as u64
     }
 
     /// The most frames whose memory is at most `bytes`.
@@ -252,7 +253,7 @@ impl Pool {
         };
         Ok(Arc::new(Pool {
             page_size,
-            arena: Arena::new(frames * page_size)?,
+            arena: Arena::new((frames + 1) * page_size)?,
             frames: allocate(frames, frame)?,
             table: Table::new(frames)?,
             volumes: volume::Volumes::default(),
@@ -437,6 +438,12 @@ impl Pool {
     fn address(&self, frame: u32) -> *mut u8 {
         // SAFETY: a frame's number is below the number of frames the arena was made for.
         unsafe { self.arena.as_ptr().add(frame as usize * self.page_size) }
+    }
+
+    /// Where a page's bytes go that nobody wants: behind the frames.
+    fn nowhere(&self) -> *mut u8 {
+        // SAFETY: the arena is one page longer than its frames.
+        unsafe { self.arena.as_ptr().add(self.frames.len() * self.page_size) }
     }
 
     /// The frame's bytes.

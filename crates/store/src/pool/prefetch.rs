@@ -9,6 +9,23 @@ use std::sync::atomic::Ordering;
 
 /// Longest read request in bytes: beyond this a device gains nothing from a larger one.
 const MAX_REQUEST: usize = 256 * 1024;
+/// Bytes of pages in memory that a request reads over, to no use: a request of its own for what lies behind costs a device more.
+const MAX_GAP: usize = 16 * 1024;
+
+/// The last page of a request as far as it goes, and how many of those right behind it are in memory.
+#[derive(Clone, Copy)]
+struct Run {
+    page: PageId,
+    index: u32,
+    gap: usize,
+}
+
+impl Run {
+    /// The page that would come next.
+    fn end(&self) -> PageId {
+        PageId(self.page.0 + 1 + self.gap as u64)
+    }
+}
 
 struct Loaded(Arc<Pool>);
 
@@ -28,7 +45,7 @@ impl Completion for Loaded {
 
 impl Pool {
     /// Starts reading those of `pages` that are not in memory; adjacent page numbers, when they come adjacent in
-    /// `pages`, are read by one request. Takes only frames that are free or clean, so it may read fewer than asked.
+    /// `pages`, are read by one request, a few between them that are in memory read over. Takes only frames that are free or clean, so it may read fewer than asked.
     /// Gives the number of pages now under way.
     pub(crate) fn prefetch(
         self: &Arc<Self>,
@@ -67,21 +84,28 @@ impl Pool {
         access: Access<'_>,
     ) -> usize {
         let mut requests: Vec<Request> = Vec::with_capacity(pages.len().min(64));
-        let mut last: Option<(PageId, u32)> = None;
+        let mut run: Option<Run> = None;
         let mut started = 0;
         for &page in pages {
             let key = FrameKey::new(volume.slot, page);
             if self.table.find(key).is_some() {
+                if run.is_some_and(|run| run.end() == page) {
+                    run = run.map(|run| Run { gap: run.gap + 1, ..run });
+                }
                 continue;
             }
             let Some(index) = self.start_frame(key, access, queue) else { continue };
             started += 1;
             let slice = IoSlice { address: self.address(index), len: self.page_size };
-            match (requests.last_mut(), last) {
-                (Some(request), Some((before, before_index)))
-                    if before.0 + 1 == page.0 && request.len() + self.page_size <= MAX_REQUEST =>
+            match (requests.last_mut(), run) {
+                (Some(request), Some(run))
+                    if run.end() == page
+                        && run.gap * self.page_size <= MAX_GAP
+                        && request.len() + (run.gap + 1) * self.page_size <= MAX_REQUEST =>
                 {
-                    self.frames[before_index as usize].io_next.store(index, Ordering::Relaxed);
+                    self.frames[run.index as usize].io_next.store(index, Ordering::Relaxed);
+                    let over = IoSlice { address: self.nowhere(), len: self.page_size };
+                    request.slices.extend(std::iter::repeat_n(over, run.gap));
                     request.slices.push(slice);
                 }
                 _ => requests.push(Request {
@@ -93,14 +117,14 @@ impl Pool {
                     token: u64::from(index),
                 }),
             }
-            last = Some((page, index));
+            run = Some(Run { page, index, gap: 0 });
         }
         if !requests.is_empty() {
             let completion: Arc<dyn Completion> = Arc::new(Loaded(Arc::clone(self)));
             self.stats.prefetched.fetch_add(started as u64, Ordering::Relaxed);
             super::reads::batched(started);
-            // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`,
-            // and the completion keeps the pool, hence the arena, alive.
+            // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`. Nobody ever
+            // looks at what is read over. The completion keeps the pool, hence the arena, alive.
             unsafe { volume.queue(queue).submit(requests, &completion) };
         }
         started
@@ -129,5 +153,61 @@ impl Pool {
         frame.latch.release_exclusive();
         self.remember_in_ring(access, index, key);
         Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_io::sim::SimDisk;
+    use gannet_io::stats::Operation;
+    use gannet_io::{AlignedBuffer, Disk};
+    use std::path::Path;
+
+    /// Short gaps of pages in memory are read over, longer ones are not, and what is in memory stays as it is.
+    #[test]
+    fn a_request_reads_over_a_few_pages_that_are_in_memory() {
+        let disk = Arc::new(SimDisk::new(1));
+        let engine = || {
+            let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
+            Engine::with_disk(disk.clone(), &options).unwrap()
+        };
+        let path = Path::new("a.gnt");
+        let db = engine().create(path, &CreateOptions::default(), &OpenOptions::default()).unwrap();
+        let mut tx = db.begin(TransactionOptions::default());
+        let tree = tx.create_tree("t").unwrap();
+        for number in 0..20_000_u32 {
+            tx.put(&tree, &number.to_be_bytes(), &[number as u8; 200]).unwrap();
+        }
+        tx.commit().unwrap();
+        db.close().unwrap();
+        let db = engine().open(path, &OpenOptions::default()).unwrap();
+        let core = Arc::clone(&db.begin(TransactionOptions::default()).shared.core);
+        let (pool, volume) = (&core.pool, &core.volume);
+        let size = pool.page_size();
+        let pages: Vec<PageId> = (200..240).map(PageId).collect();
+        // One, two and four of the pages beside each other, at 8 KiB.
+        let before = |page: &&PageId| match (page.0 - 200) as usize * size {
+            at if at == 32 << 10 => true,
+            at if (80 << 10..96 << 10).contains(&at) => true,
+            at => (160 << 10..192 << 10).contains(&at),
+        };
+        for page in pages.iter().filter(before) {
+            drop(pool.shared(volume, *page, Access::Normal).unwrap());
+        }
+        let in_memory = pages.iter().filter(before).count();
+        let requests =
+            || disk.stats().counter(Class::Prefetch, Operation::Read).requests.load(Ordering::Relaxed);
+        let earlier = requests();
+        let started = pool.prefetch(volume, &pages, Class::Prefetch, Access::Normal);
+        assert_eq!(started, pages.len() - in_memory);
+        let mut bytes = AlignedBuffer::zeroed(size);
+        for page in &pages {
+            pool.await_prefetch(volume, *page);
+            volume.file.read_at(Class::Foreground, page.0 * size as u64, &mut bytes).unwrap();
+            assert_eq!(&pool.shared(volume, *page, Access::Normal).unwrap()[..], &bytes[..], "{page:?}");
+        }
+        assert_eq!(requests() - earlier, 2);
     }
 }
