@@ -45,8 +45,8 @@ impl Completion for Loaded {
 
 impl Pool {
     /// Starts reading those of `pages` that are not in memory; adjacent page numbers, when they come adjacent in
-    /// `pages`, are read by one request, a few between them that are in memory read over. Takes only frames that are free or clean, so it may read fewer than asked.
-    /// Gives the number of pages now under way.
+    /// `pages`, are read by one request, which reads over a few that are in memory between them. Takes only frames that are
+    /// free or clean, so it may read fewer than asked. Gives the number of pages now under way.
     pub(crate) fn prefetch(
         self: &Arc<Self>,
         volume: &Volume,
@@ -89,8 +89,10 @@ impl Pool {
         for &page in pages {
             let key = FrameKey::new(volume.slot, page);
             if self.table.find(key).is_some() {
-                if run.is_some_and(|run| run.end() == page) {
-                    run = run.map(|run| Run { gap: run.gap + 1, ..run });
+                if let Some(run) = &mut run
+                    && run.end() == page
+                {
+                    run.gap += 1;
                 }
                 continue;
             }
@@ -182,7 +184,9 @@ mod tests {
         }
         tx.commit().unwrap();
         db.close().unwrap();
-        let db = engine().open(path, &OpenOptions::default()).unwrap();
+        // Nothing else reads ahead meanwhile.
+        let cold = OpenOptions { warm: false, ..OpenOptions::default() };
+        let db = engine().open(path, &cold).unwrap();
         let core = Arc::clone(&db.begin(TransactionOptions::default()).shared.core);
         let (pool, volume) = (&core.pool, &core.volume);
         let size = pool.page_size();
