@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Buffered files are dropped from the OS cache whenever this many bytes went through it.
-const FORGET_EVERY: u64 = 32 << 20;
+/// Files are dropped from the OS cache whenever this many bytes went through it: no more than jobs may leave there.
+const FORGET_EVERY: u64 = 1 << 20;
 
 /// The most slices one request may have.
 const SLICES_MAX: usize = 1024;
@@ -191,14 +191,21 @@ impl RealFile {
         }
     }
 
+    /// Gives clean pages of the OS cache back. Uncached transfers leave some there as well: those that somebody else looked at meanwhile.
+    pub(super) fn leave_cache(&self) {
+        if self.mode.effective != Mode::Direct {
+            sys::forget(&self.file);
+        }
+    }
+
     /// Counts a finished request; `dispatched` is when it left for the device.
     pub(crate) fn settle(&self, done: &Settled, now: Instant, ok: bool) {
         self.shared.settle(done, now, ok);
-        if self.mode.effective == Mode::Buffered {
+        if self.mode.effective != Mode::Direct {
             let bytes = done.bytes as u64;
             let before = self.cached.fetch_add(bytes, Ordering::Relaxed);
             if before / FORGET_EVERY != (before + bytes) / FORGET_EVERY {
-                sys::forget(&self.file);
+                self.leave_cache();
             }
         }
     }
@@ -284,9 +291,7 @@ impl File for RealFile {
         }
         let now = clock::now();
         self.shared.stats.record(class, Operation::Sync, 0, now - start, result.is_ok());
-        if self.mode.effective == Mode::Buffered {
-            sys::forget(&self.file);
-        }
+        self.leave_cache();
         result.map_err(|e| Error::from_os("sync", &self.path, "", e))
     }
 
@@ -358,8 +363,6 @@ impl File for RealFile {
 
 impl Drop for RealFile {
     fn drop(&mut self) {
-        if self.mode.effective == Mode::Buffered {
-            sys::forget(&self.file);
-        }
+        self.leave_cache();
     }
 }

@@ -5,6 +5,11 @@ use crate::real::RealFile;
 use crate::real::sys;
 use crate::{Direction, Durability, Error, ErrorKind, IoSlice, Mode, Result};
 use std::io;
+use std::time::Duration;
+
+/// How often a transfer is tried again that the system had no memory for, and how long it waits before that: two seconds together.
+const NO_MEMORY_TRIES: u32 = 20;
+const NO_MEMORY_WAIT: Duration = Duration::from_millis(100);
 
 /// What has to be asked of the system next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,12 +30,21 @@ pub(crate) struct Transfer {
     total: usize,
     done: usize,
     step: Step,
+    /// How often the system had no memory for it.
+    refused: u32,
 }
 
 impl Transfer {
     /// A transfer of `total` bytes (more than 0) that nothing was done for yet.
     pub(crate) fn new(file: &RealFile, direction: Direction, offset: u64, total: usize) -> Self {
-        Transfer { direction, offset, total, done: 0, step: Step::Transfer(file.flags(direction)) }
+        Transfer {
+            direction,
+            offset,
+            total,
+            done: 0,
+            step: Step::Transfer(file.flags(direction)),
+            refused: 0,
+        }
     }
 
     /// Whether memory goes to the device.
@@ -98,6 +112,20 @@ impl Transfer {
                     file.no_durable_writes();
                     Ok(Step::Transfer(flags & !sys::RWF_DSYNC))
                 }
+                // Nothing was moved, and nothing is wrong with the device: what leaves the cache makes room.
+                Some(libc::ENOMEM | libc::EFAULT)
+                    if self.step != Step::Sync && self.refused < NO_MEMORY_TRIES =>
+                {
+                    self.refused += 1;
+                    file.leave_cache();
+                    std::thread::sleep(NO_MEMORY_WAIT);
+                    Ok(self.step)
+                }
+                Some(libc::ENOMEM | libc::EFAULT) => {
+                    let place =
+                        self.place() + ": no memory was left for it in the machine, or in the memory cgroup";
+                    Err(Error::from_os(self.operation(), file.path_ref(), place, error))
+                }
                 _ => Err(Error::from_os(self.operation(), file.path_ref(), self.place(), error)),
             },
         }
@@ -147,5 +175,33 @@ impl Transfer {
 
     fn place(&self) -> String {
         format!("{} bytes at offset {}", self.total, self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, OpenOptions, RealDisk};
+
+    fn no_memory() -> io::Result<usize> {
+        // What a copy through the OS cache ends with where the memory cgroup is full.
+        Err(io::Error::from_raw_os_error(libc::EFAULT))
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_tried_again_and_then_an_error_that_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = OpenOptions { create: true, write: true, ..OpenOptions::read() };
+        let file = RealDisk::default().open(&folder.path().join("file"), &options).unwrap();
+        let file = file.as_any().downcast_ref::<RealFile>().unwrap();
+        let mut transfer = Transfer::new(file, Direction::Write(Durability::Cached), 0, 4096);
+        let first = transfer.step();
+        assert_eq!(transfer.advance(file, no_memory()).unwrap(), first);
+        assert_eq!(transfer.advance(file, Ok(4096)).unwrap(), Step::Done);
+
+        let mut transfer =
+            Transfer { refused: NO_MEMORY_TRIES, ..Transfer::new(file, Direction::Read, 0, 4096) };
+        let error = transfer.advance(file, no_memory()).unwrap_err();
+        assert!(error.to_string().contains("no memory was left"), "{error}");
     }
 }
