@@ -569,6 +569,44 @@ fn what_is_wrong_with_an_archive_is_found_and_named() {
 }
 
 #[test]
+fn damage_within_the_newest_part_is_no_end_of_the_archive() {
+    let disk = SimDisk::new(19);
+    let db = create(&disk);
+    backup(&db, "b", None);
+    for begin in 0..8 {
+        put(&db, begin * 20..(begin + 1) * 20);
+        await_archived(&db);
+    }
+    let copy = |seed| disk.peek_crash(None, seed);
+    let names = parts(&disk);
+    let last = Path::new(ARCHIVE).join(names.last().unwrap());
+    let len = disk.contents(&last).unwrap().len() as u64;
+    assert!(len > 10 * 4096, "{len}");
+    assert_eq!(count_at(&copy(1), &["b"], "r.gnt", RecoveryTarget::End), 160);
+    // Cut off, it is as a crash leaves it: an end.
+    let cut = copy(2);
+    resize(&cut, &last, len - 4096);
+    verify(&cut).unwrap();
+    // With log behind it, it is not, wherever the damage is.
+    for at in [len / 2, len / 3] {
+        let rotten = copy(3);
+        // Two blocks have a frame's head among them, or what it is about.
+        overwrite(&rotten, &last, at as usize / 4096 * 4096, &[7; 8192]);
+        let error = verify(&rotten).unwrap_err().to_string();
+        assert!(error.contains("of frames behind it are whole"), "{error}");
+        let error = restore(&rotten, &["b"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
+        assert!(
+            error.contains("of frames behind it are whole") && error.contains("restore up to lsn "),
+            "{error}"
+        );
+        let lsn = error.split("restore up to lsn ").nth(1).and_then(|rest| rest.split(',').next());
+        let lsn = lsn.and_then(|lsn| lsn.parse().ok()).unwrap();
+        assert!(count_at(&rotten, &["b"], "r.gnt", RecoveryTarget::Lsn(lsn)) < 160);
+    }
+    db.close().unwrap();
+}
+
+#[test]
 fn a_backup_before_the_archive_and_one_behind_its_end_are_told() {
     let disk = SimDisk::new(10);
     disk.create_dir(Path::new("backups")).unwrap();

@@ -199,7 +199,7 @@ pub(super) fn make(
         search.run(&folder, &parts, covering)?
     };
     let is_last = matches!(why, Why::Over(_));
-    let why = why.of_all(&folder, &parts, whole);
+    let why = why.of_all(&folder, &parts, whole)?;
     let reach = Reach { folder: &folder, manifest, whole, latest_unix_us: search.latest_unix_us, why: &why };
     let is_of_this_copy = |part: &Part| part.begin.has_lived(manifest.begin.life, from);
     if whole >= from && !parts[covering..].iter().any(is_of_this_copy) {

@@ -13,6 +13,7 @@ use crate::backup::format::{Codec, FrameKind, HEAD, Head, STORED_MAX};
 use crate::backup::set::time_text;
 use crate::log::{Met, Step, Walk};
 use crate::{Error, Result};
+use gannet_base::units::format_size;
 use gannet_io::{AlignedBuffer, Class, File, OpenOptions};
 use std::sync::Arc;
 
@@ -112,6 +113,30 @@ impl PartReader {
         Ok(Ok(head))
     }
 
+    /// Where log ends that whole frames behind the place hold where reading has ended, if there are any, and how many bytes of the file these are from
+    /// the first one on.
+    fn log_behind(&mut self) -> Result<Option<(u64, u64)>> {
+        let (broken, number) = (self.offset, self.number);
+        let mut found: Option<(u64, u64)> = None;
+        let mut at = broken + HEAD as u64;
+        while at + HEAD as u64 <= self.len {
+            self.offset = at;
+            self.file.read_at(Class::Maintenance, at, &mut self.buffer[..HEAD])?;
+            at += HEAD as u64;
+            let Ok(head) = Head::decode(&self.buffer[..HEAD]) else { continue };
+            if head.number <= number {
+                continue;
+            }
+            self.number = head.number;
+            if self.frame()?.is_ok() && head.kind == FrameKind::Log {
+                let from = found.map_or(at - HEAD as u64, |(_, from)| from);
+                found = Some((head.first + u64::from(head.content_len), from));
+                at = self.offset;
+            }
+        }
+        Ok(found.map(|(end, from)| (end, self.len - from)))
+    }
+
     /// What comes next.
     pub(super) fn next(&mut self) -> Result<Piece<'_>> {
         let before = self.offset;
@@ -173,18 +198,41 @@ pub(super) enum Why {
 
 impl Why {
     /// What is so of all parts to the last one, read up to `whole`: where the archive had come farther, there is more that is missing.
-    pub(super) fn of_all(self, folder: &Folder, parts: &[Part], whole: u64) -> Why {
+    pub(super) fn of_all(self, folder: &Folder, parts: &[Part], whole: u64) -> Result<Why> {
         let position = folder.position;
-        match self {
+        Ok(match self {
             Why::Over(broken) if position.lsn > whole => {
                 let what = broken.unwrap_or_else(|| "parts behind it are missing".to_owned());
                 let last = parts.last().map_or(&folder.path, |part| &part.path);
                 let time = time_text(position.unix_us);
                 Why::Missing(position.lsn, format!("{last:?}: {what}, though it had been archived by {time}"))
             }
+            Why::Over(Some(broken)) => {
+                match parts.last().map(|part| log_behind_end(folder, part)).transpose()?.flatten() {
+                    Some((end, bytes)) if end > whole => {
+                        let last = parts.last().map_or(&folder.path, |part| &part.path);
+                        Why::Missing(
+                            end,
+                            format!(
+                                "{last:?}: {broken}, though {} of frames behind it are whole",
+                                format_size(bytes)
+                            ),
+                        )
+                    }
+                    _ => Why::Over(Some(broken)),
+                }
+            }
             why => why,
-        }
+        })
     }
+}
+
+/// What of a part is whole behind the place where its frames end to be. An archive is written in order, so its end has nothing behind it, but
+/// for what a crash of its machine may leave of what was not synced, until the server goes on with another part.
+fn log_behind_end(folder: &Folder, part: &Part) -> Result<Option<(u64, u64)>> {
+    let mut reader = PartReader::open(folder, part)?;
+    while reader.frame()?.is_ok() {}
+    reader.log_behind()
 }
 
 /// Where reading ended.

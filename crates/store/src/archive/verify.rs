@@ -110,7 +110,7 @@ pub(crate) fn run(
     };
     let mut verifier = Verifier { report, watch, done: 0, permit: None };
     if parts.is_empty()
-        && let Why::Missing(to, what) = Why::Over(None).of_all(&folder, &parts, 0)
+        && let Why::Missing(to, what) = Why::Over(None).of_all(&folder, &parts, 0)?
     {
         return Err(Error::Backup(plan::missing(&folder, 0, to, &what)));
     }
@@ -118,7 +118,7 @@ pub(crate) fn run(
     while from < parts.len() {
         let ended = reader::read(&folder, &parts, from, &mut verifier)?;
         verifier.report.to = ended.whole;
-        match ended.why.of_all(&folder, &parts, ended.whole) {
+        match ended.why.of_all(&folder, &parts, ended.whole)? {
             Why::Over(_) | Why::Told => break,
             Why::Gap(to) => {
                 verifier.report.gaps.push(ArchiveGap { from: ended.whole, to });
