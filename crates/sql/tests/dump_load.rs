@@ -326,6 +326,39 @@ fn bad_rows_are_named_by_line_and_end_the_load_or_are_skipped() {
 }
 
 #[test]
+fn bad_rows_of_a_stream_are_skipped_and_where_they_end_the_load_the_table_is_named() {
+    let site = Site::new();
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let database = site.database("skip.gnt", "");
+    let outcome = loaded(&database, stream(std::io::Cursor::new(BAD)), &skip).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows), (2, 6), "{:?}", outcome.problems);
+    for (line, problem) in (4..10).zip(&outcome.problems) {
+        assert!(problem.contains(&format!("a stream:{line}: ")), "{problem}");
+    }
+    let twice = "create table t (a int primary key, b text);\ncopy t from stdin;\n1\tx\n1\ty\n\\.\n";
+    let database = site.database("stop.gnt", "");
+    let stop = load::Options::default();
+    let error = loaded(&database, stream(std::io::Cursor::new(twice)), &stop).unwrap_err().to_string();
+    assert!(error.contains("a stream:2: table t: duplicate key") && error.contains("t_pkey"), "{error}");
+}
+
+#[test]
+fn a_key_behind_statements_that_change_rows_stays_there() {
+    let site = Site::new();
+    let rows = "create table t (a int not null, b int);\ncopy t from stdin;\n1\t1\n1\t2\n2\t1\n\\.\n";
+    let key = "alter table only t add constraint k primary key (a);\n";
+    for (number, change) in
+        ["update t set a = 3 where b = 2;", "delete from t where b = 2;"].iter().enumerate()
+    {
+        let text = format!("{rows}{change}\n{key}");
+        let database = site.database(&format!("changed{number}.gnt"), "");
+        loaded(&database, site.file("changed.sql", &text), &load::Options::default()).unwrap();
+        let expected = if number == 0 { "1,2,3" } else { "1,2" };
+        assert_eq!(run(&database, "select string_agg(a::text, ',' order by a) from t"), [[expected]]);
+    }
+}
+
+#[test]
 fn statements_that_cannot_be_run_are_named_by_line() {
     let site = Site::new();
     let script = "-- a comment\n\ncreate table t (a int);\n\n-- another\ncreate view v\n  as select 1;\ncomment on table t is 'x';\n";

@@ -338,12 +338,18 @@ impl Loader<'_, '_> {
     fn find_keys(&mut self, script: &str) {
         // Rows that come one by one are quicker without indexes.
         let builds = self.destination.session().is_some();
+        let mut changes = false;
         let mut splitter = Splitter::default();
         for line in script.split_inclusive('\n') {
             splitter.feed(line);
             while let Some(piece) = splitter.next_piece() {
                 let Piece::Statement(text) = piece else { continue };
                 let words = statement::words(&text);
+                changes |= statement::changes_rows(&words);
+                if changes {
+                    // What stands behind it may hold of rows only as it leaves them.
+                    continue;
+                }
                 let index = || statement::index_of(&words).filter(|_| builds);
                 if let Some(table) = statement::primary_key_of(&words).or_else(index) {
                     let early = self.early.entry(table.to_owned()).or_default();
@@ -475,7 +481,9 @@ impl Loader<'_, '_> {
         self.watch.job().note(&data.table);
         let before = (self.outcome.rows, self.outcome.bad_rows, self.outcome.problems.len());
         let mark = input.mark();
-        if data.options.header == Header::No && self.destination.session().is_some() {
+        // Which rows break a key is found by reading them once more. What comes through a pipe is put row by row where these are to be skipped.
+        let builds = mark.is_some() || !self.options.skip;
+        if builds && data.options.header == Header::No && self.destination.session().is_some() {
             match self.build(data, input) {
                 Ok(true) => return Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1),
                 Ok(false) => {}
@@ -544,13 +552,15 @@ impl Loader<'_, '_> {
     }
 
     fn explain_build(&mut self, data: &CopyData<'_>, error: Error) -> Error {
-        if error.state() == BAD_ROW
-            || is_violation(&error)
-            || is_the_end(&error)
-            || error.to_string().starts_with(data.file)
-        {
+        let is_memory = error.state() == SqlState::OUT_OF_MEMORY;
+        let has_place = error.state() == BAD_ROW || error.to_string().starts_with(data.file);
+        if has_place || (is_the_end(&error) && !is_memory) {
             return error;
         }
+        let error = match is_memory {
+            true => error.hint("a row's text takes four times its length: give more with --memory"),
+            false => error,
+        };
         placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
     }
 

@@ -162,6 +162,13 @@ pub(super) fn primary_key_of(words: &[String]) -> Option<&str> {
     }
 }
 
+/// Whether the statement may change rows that are there.
+pub(super) fn changes_rows(words: &[String]) -> bool {
+    let changing = ["INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE", "WITH", "DROP"];
+    words.first().is_some_and(|first| changing.contains(&first.as_str()))
+        || (words.first().is_some_and(|first| first == "ALTER") && words.iter().any(|word| word == "DROP"))
+}
+
 /// Of `CREATE INDEX i ON [ONLY] t ...` the table, as it is written. One that is unique is not meant: whether it can be made is a
 /// matter of the rows.
 pub(super) fn index_of(words: &[String]) -> Option<&str> {
