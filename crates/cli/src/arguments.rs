@@ -381,7 +381,8 @@ pub(crate) struct Serve {
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Settings file (TOML); settings: memory, io, archive, wal_limit, max_delay, shutdown_limit, listen, socket, port,
-    /// max_connections, insecure_trust, tls_certificate, tls_key, temp_folder, io_record. Each is also a variable GANNET_...
+    /// max_connections, insecure_trust, tls_certificate, tls_key, temp_folder, io_record, snapshot_limit, job_latency_target,
+    /// sweep_window. Each is also a variable GANNET_...
     #[arg(long, value_name = "FILE", env = "GANNET_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// The one memory number [default: 256MiB]

@@ -417,6 +417,10 @@ fn no_bit_of_a_backup_turns_unnoticed() {
     assert!(error.to_string().contains("was broken off"), "{error}");
     let error = BackupFile::find(&place(&disk, "backups/other")).unwrap_err();
     assert!(error.to_string().contains("there is no backup"), "{error}");
+    // A stream that was kept as a file.
+    disk.rename(path, Path::new("backups/stream")).unwrap();
+    let error = BackupFile::find(&place(&disk, "backups/stream")).unwrap_err();
+    assert!(error.to_string().contains("`- < stream`"), "{error}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
 /// How often a page is looked at whose bytes on the device are not as they should be: they may be on their way.
 const LOOKS: u32 = 5;
@@ -312,7 +313,7 @@ impl Copy {
     ) -> Result<()> {
         let bytes = block.bytes();
         head.content_len = len as u32;
-        let stored = compressor.compress(&mut bytes[HEAD..], len)?;
+        let stored = compressor.compress(&mut bytes[HEAD..], len, &|| self.check_wanted())?;
         (head.stored_len, head.codec) =
             (stored as u32, if stored < len { Codec::Zstd } else { Codec::Plain });
         head.stored_sum = head.sum(&bytes[HEAD..HEAD + stored]);
@@ -363,28 +364,47 @@ impl Copy {
 
 /// Compresses the content of frames, where that is asked for.
 pub(super) struct Compressor {
-    zstd: Option<zstd::bulk::Compressor<'static>>,
+    zstd: Option<Encoder<'static>>,
     out: Vec<u8>,
 }
 
+/// Between so many bytes it is looked whether anybody still wants them compressed: at the highest levels they take a twentieth of a second, and
+/// several times that where others have the processors.
+const COMPRESSED_AT_ONCE: usize = 64 << 10;
+
 impl Compressor {
     fn new(level: Option<i32>) -> Result<Self> {
-        let zstd = level.map(zstd::bulk::Compressor::new).transpose();
-        let zstd = zstd.map_err(|error| Error::Invalid(format!("cannot compress: {error}")))?;
+        let zstd = level.map(Encoder::new).transpose().map_err(|error| cannot_compress(&error))?;
         Ok(Compressor { zstd, out: Vec::new() })
     }
 
-    /// Compresses the first `len` bytes in place; gives the new length, or `len` where nothing is saved.
-    fn compress(&mut self, bytes: &mut [u8], len: usize) -> Result<usize> {
+    /// Compresses the first `len` bytes in place; gives the new length, or `len` where nothing is saved. Ends with the error of `look`.
+    fn compress(&mut self, bytes: &mut [u8], len: usize, look: &dyn Fn() -> Result<()>) -> Result<usize> {
         let Some(zstd) = &mut self.zstd else { return Ok(len) };
+        zstd.reinit().map_err(|error| cannot_compress(&error))?;
+        zstd.set_pledged_src_size(Some(len as u64)).map_err(|error| cannot_compress(&error))?;
+        // What does not get shorter by a block at least is stored as it is.
         self.out.resize(len.saturating_sub(HEAD).max(1), 0);
-        // What does not get shorter by a block at least is stored as it is: that is no error.
-        match zstd.compress_to_buffer(&bytes[..len], &mut self.out[..]) {
-            Ok(stored) => {
-                bytes[..stored].copy_from_slice(&self.out[..stored]);
-                Ok(stored)
+        let mut out = OutBuffer::around(&mut self.out[..]);
+        for piece in bytes[..len].chunks(COMPRESSED_AT_ONCE) {
+            look()?;
+            let mut piece = InBuffer::around(piece);
+            while piece.pos() < piece.src.len() {
+                zstd.run(&mut piece, &mut out).map_err(|error| cannot_compress(&error))?;
+                if out.pos() == out.capacity() {
+                    return Ok(len);
+                }
             }
-            Err(_) => Ok(len),
         }
+        if zstd.finish(&mut out, true).map_err(|error| cannot_compress(&error))? > 0 {
+            return Ok(len);
+        }
+        let stored = out.pos();
+        bytes[..stored].copy_from_slice(&self.out[..stored]);
+        Ok(stored)
     }
+}
+
+fn cannot_compress(error: &std::io::Error) -> Error {
+    Error::Invalid(format!("cannot compress: {error}"))
 }

@@ -62,7 +62,17 @@ impl BackupFile {
     pub fn find(place: &BackupPlace) -> Result<Self> {
         let whole = place.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = whole.strip_suffix(DATA).or(whole.strip_suffix(MANIFEST)).unwrap_or(&whole);
-        Self::read(&place.parent(), name)
+        let parent = place.parent();
+        let has_manifest = place.disk.exists(&manifest_place(&parent, name).path)?;
+        if name == whole && !has_manifest && place.disk.exists(&place.path)? {
+            let path = &place.path;
+            return Err(Error::Backup(format!(
+                "{path:?} is no backup in a folder, which is {name}{DATA} with {name}{MANIFEST}: a backup that was written to standard output is \
+                 read from standard input, `- < {name}`; behind an incremental one's stream its chain: `cat` the full backup's data, then each one's \
+                 that adds to it, in order"
+            )));
+        }
+        Self::read(&parent, name)
     }
 
     fn read(folder: &BackupPlace, name: &str) -> Result<Self> {
