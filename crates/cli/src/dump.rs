@@ -67,6 +67,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             "tables": figures.tables,
             "rows": figures.rows,
             "bytes": figures.bytes,
+            "warning": figures.warning,
             "job": job::as_json(&job, cached),
         });
         writeln!(out, "{report:#}")?;
@@ -133,6 +134,9 @@ fn tell(
         figures.rows,
         format_size(figures.bytes)
     )?;
+    if let Some(warning) = figures.warning {
+        writeln!(out, "  warning: {}", printable(&warning))?;
+    }
     job::tell(out, job, cached)
 }
 

@@ -103,6 +103,16 @@ fn apply(
 /// What is not implemented, or other systems have.
 fn refuse(operation: &AlterTableOperation) -> Result<Arc<Table>> {
     let what = match operation {
+        // References of PostgreSQL's are triggers, and this switches them off and on: dumps of rows alone have it.
+        AlterTableOperation::EnableTrigger { name } | AlterTableOperation::DisableTrigger { name }
+            if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") =>
+        {
+            return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "references cannot be switched off")
+                .detail("There are no triggers that DISABLE TRIGGER ALL could mean.")
+                .hint(
+                    "Load a dump that has definitions, too (pg_dump without --data-only and --disable-triggers): in it constraints come behind the rows.",
+                ));
+        }
         AlterTableOperation::EnableRowLevelSecurity
         | AlterTableOperation::DisableRowLevelSecurity
         | AlterTableOperation::ForceRowLevelSecurity

@@ -78,7 +78,7 @@ impl Default for Options {
 }
 
 /// What was dumped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Tables whose rows were.
     pub tables: u64,
@@ -86,6 +86,9 @@ pub struct Figures {
     pub rows: u64,
     /// Bytes of text.
     pub bytes: u64,
+    /// Why what was dumped may not load, if there is a reason.
+    #[serde(default)]
+    pub warning: Option<String>,
 }
 
 /// Dumps a database as a job of it.
@@ -126,6 +129,9 @@ pub(crate) fn dump_with(
     let catalog = storage::load(&view)?;
     let script = stored_script(store, &view, &catalog, position)?.only(&options.tables)?;
     let mut writer = Writer::begin(Arc::clone(store.engine().disk()), target, options.format, options.mode)?;
+    if options.data && !options.schema {
+        writer.warn(script.warning_for_rows_alone())?;
+    }
     if options.schema {
         writer.before(&script)?;
     }

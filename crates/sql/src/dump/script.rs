@@ -9,7 +9,7 @@ use crate::ddl::sequences_mentioned;
 use crate::system::definition::{self, quote_identifier};
 use crate::types::Type;
 use crate::{Error, Result, SqlState};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
 /// A statement, and what it is about.
@@ -32,6 +32,8 @@ pub(super) struct TableRows {
     pub(super) columns: Vec<String>,
     /// Bytes that it takes in the database, about.
     pub(super) bytes: u64,
+    /// The other tables that it refers to.
+    pub(super) refers_to: Vec<String>,
 }
 
 /// Everything that is defined, in the order in which it is to be made.
@@ -69,6 +71,34 @@ impl Script {
         }
         self.after.retain(|part| part.tables.iter().all(|of| tables.contains(of)));
         Ok(self)
+    }
+
+    /// What is to be said where rows alone are dumped of tables that refer to each other in a circle: none of them can be loaded first,
+    /// unless its rows refer to none. (That a table refers to itself is no matter: its rows come together.)
+    pub(super) fn warning_for_rows_alone(&self) -> Option<String> {
+        let by_name: HashMap<&str, &TableRows> =
+            self.tables.iter().map(|table| (table.name.as_str(), table)).collect();
+        let is_in_circle = |table: &&TableRows| {
+            let mut seen = HashSet::new();
+            let mut next = vec![*table];
+            while let Some(of) = next.pop() {
+                let parents = of.refers_to.iter().filter_map(|name| by_name.get(name.as_str()));
+                next.extend(parents.filter(|parent| seen.insert(parent.name.as_str())));
+            }
+            seen.contains(table.name.as_str())
+        };
+        let names: Vec<_> =
+            self.tables.iter().filter(is_in_circle).map(|table| quote_identifier(&table.name)).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let text = format!(
+            "tables refer to each other in a circle: {}. Their rows alone may not load into tables that have these references; a dump with \
+             definitions loads, as references come behind the rows there",
+            names.join(", ")
+        );
+        // It stands in a comment of one line.
+        Some(text.replace(char::is_control, " "))
     }
 }
 
@@ -119,6 +149,7 @@ pub(super) fn script(
             name: table.name.clone(),
             columns: table.columns.iter().map(|column| column.name.clone()).collect(),
             bytes: bytes(table)?,
+            refers_to: others_referred_to(catalog, table),
         });
     }
     for table in &tables {
@@ -135,6 +166,13 @@ pub(super) fn script(
         }
     }
     Ok(script)
+}
+
+/// The other tables that a table refers to.
+fn others_referred_to(catalog: &Catalog, table: &Table) -> Vec<String> {
+    let parents: BTreeSet<Oid> = table.foreign_keys.iter().map(|key| key.parent).collect();
+    let others = parents.into_iter().filter(|parent| *parent != table.oid);
+    others.filter_map(|parent| catalog.tables.get(&parent)).map(|parent| parent.name.clone()).collect()
 }
 
 /// The tables that a sequence belongs to, or whose defaults draw from it.

@@ -199,6 +199,23 @@ impl<'t> Writer<'t> {
         Ok(writer)
     }
 
+    /// Says why what is dumped may not load: at the head of a script, and in the figures.
+    pub(super) fn warn(&mut self, warning: Option<String>) -> Result<()> {
+        self.figures.warning = warning;
+        match self.format {
+            Format::Sql => self.put_warning(),
+            // It stands in the file of the only statements.
+            Format::Csv => Ok(()),
+        }
+    }
+
+    fn put_warning(&mut self) -> Result<()> {
+        match &self.figures.warning {
+            Some(warning) => self.put(&format!("-- Warning: {warning}\n\n")),
+            None => Ok(()),
+        }
+    }
+
     /// Begins a dump whose text comes from elsewhere.
     fn open(disk: Arc<dyn Disk>, target: Target<'t>, format: Format, mode: ModeRequest) -> Result<Self> {
         let mut lock = None;
@@ -310,6 +327,7 @@ impl<'t> Writer<'t> {
     fn parts(&mut self, file: &str, parts: &[&[Part]]) -> Result<()> {
         self.begin_file(file)?;
         if self.format == Format::Csv {
+            self.put_warning()?;
             self.put(SETTINGS)?;
         }
         for part in parts.iter().copied().flatten() {
@@ -411,12 +429,12 @@ impl<'t> Writer<'t> {
             Place::Stream(stream) => {
                 self.complete = true;
                 stream.flush().map_err(stream_failed)?;
-                return Ok(self.figures);
+                return Ok(std::mem::take(&mut self.figures));
             }
             Place::Files(files) => {
                 self.complete = true;
                 files.flush().map_err(stream_failed)?;
-                return Ok(self.figures);
+                return Ok(std::mem::take(&mut self.figures));
             }
             Place::File { partial, path } => {
                 if let Some(output) = self.output.take() {
@@ -439,7 +457,7 @@ impl<'t> Writer<'t> {
         self.complete = true;
         self.lock = None;
         disk.sync_dir(parent(path)).map_err(failed)?;
-        Ok(self.figures)
+        Ok(std::mem::take(&mut self.figures))
     }
 }
 

@@ -23,6 +23,8 @@ const LONGEST: usize = 1 << 30;
 const END_WITHIN: u64 = 64 << 20;
 /// Longest text that is taken as what stands behind the last rows.
 const LONGEST_END: u64 = 16 << 20;
+/// What some editors put at the beginning of a file, and is no part of its text.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// What ends the rows of a COPY.
 const MARKS: [&[u8]; 2] = [b"\n\\.\n", b"\n\\.\r\n"];
 /// Bytes of a buffer, and of a piece, that are small: nothing is charged for them alone.
@@ -213,7 +215,7 @@ impl Input {
         }
     }
 
-    /// The next line, with its line feed; `None` at the end.
+    /// The next line, with its line feed; `None` at the end. A byte order mark before the first one is passed over.
     pub(super) fn next_line(&mut self) -> Result<Option<&str>> {
         let mut looked = 0;
         let end = loop {
@@ -228,6 +230,9 @@ impl Input {
         };
         if end == self.start {
             return Ok(None);
+        }
+        if self.line == 0 && self.buffer[self.start..end].starts_with(BYTE_ORDER_MARK.as_bytes()) {
+            self.start += BYTE_ORDER_MARK.len();
         }
         let line = self.start..end;
         self.start = end;
@@ -306,7 +311,8 @@ impl Input {
 
     /// All of the file, unless it is long, or no UTF-8.
     pub(super) fn all(&self) -> Result<Option<String>> {
-        self.text_from(0)
+        let text = self.text_from(0)?;
+        Ok(text.map(|text| text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text)))
     }
 
     /// Whether a line that begins so stands behind the last rows of the file, near its end.
@@ -509,6 +515,18 @@ mod tests {
         }
         assert_eq!(pieces, [(1, PIECE_ROWS), (PIECE_ROWS + 1, PIECE_ROWS), (2 * PIECE_ROWS + 1, 3)]);
         assert_eq!(input.next_line().unwrap(), Some("select 1;\n"));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over_at_the_beginning_only() {
+        let text = "\u{feff}select 1;\n\u{feff}select 2;\n";
+        let mut input = Input::stream("x", Box::new(text.as_bytes()));
+        assert_eq!(input.next_line().unwrap(), Some("select 1;\n"));
+        assert_eq!(input.next_line().unwrap(), Some("\u{feff}select 2;\n"));
+        assert_eq!((input.taken(), input.line()), (text.len() as u64, 2));
+        let mut nothing = Input::stream("x", Box::new("\u{feff}".as_bytes()));
+        assert_eq!(nothing.next_line().unwrap(), Some(""));
+        assert_eq!(nothing.next_line().unwrap(), None);
     }
 
     #[test]

@@ -198,6 +198,7 @@ pub fn load(
         created: HashSet::new(),
         done: HashSet::new(),
         before: 0,
+        connected: None,
     };
     match origin {
         Origin::Stream(stream, name) => {
@@ -235,6 +236,8 @@ struct Loader<'l, 'w> {
     done: HashSet<String>,
     /// Bytes of the files before this one.
     before: u64,
+    /// What the script has connected to, as it is written there.
+    connected: Option<String>,
 }
 
 /// The data of a COPY, and where it goes.
@@ -383,25 +386,17 @@ impl Loader<'_, '_> {
     fn piece(&mut self, piece: Piece, line: u64, input: &mut Input) -> Result<()> {
         let text = match piece {
             Piece::Statement(text) => text,
-            Piece::Meta(command) => {
-                let name = command.split_whitespace().next().unwrap_or_default();
-                if matches!(name, "restrict" | "unrestrict") {
-                    *self.outcome.passed_over.entry("\\restrict".to_owned()).or_default() += 1;
-                    return Ok(());
-                }
-                let error = Error::new(SqlState::SYNTAX_ERROR, format!("\\{name} is a command of the shell"));
-                return self.statement_failed(input, line, error);
-            }
+            Piece::Meta(command) => return self.shell_command(&command, line, input),
         };
         match statement::judge(&text) {
             Judged::Nothing => Ok(()),
             Judged::PassedOver(kind) => {
-                *self.outcome.passed_over.entry(kind.to_owned()).or_default() += 1;
+                self.pass_over(kind);
                 Ok(())
             }
             Judged::Copy => self.copy(text, line, input),
             Judged::Instead(text, told) => {
-                *self.outcome.passed_over.entry(told.to_owned()).or_default() += 1;
+                told.split(statement::AND).for_each(|what| self.pass_over(what));
                 self.run(&text, line, input)
             }
             Judged::Refused(kind) => {
@@ -418,6 +413,35 @@ impl Loader<'_, '_> {
         }
     }
 
+    fn pass_over(&mut self, what: &str) {
+        *self.outcome.passed_over.entry(what.to_owned()).or_default() += 1;
+    }
+
+    /// A command of `psql`'s, of those that `pg_dump` writes: what is connected to is where it is loaded to, as long as it stays the same, and
+    /// SET tells the encoding once more.
+    fn shell_command(&mut self, command: &str, line: u64, input: &Input) -> Result<()> {
+        let (name, arguments) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        let what = match name {
+            "restrict" | "unrestrict" => "\\restrict",
+            "encoding" => "\\encoding",
+            "connect" | "c" => "\\connect",
+            _ => {
+                let error = Error::new(SqlState::SYNTAX_ERROR, format!("\\{name} is a command of the shell"));
+                return self.statement_failed(input, line, error);
+            }
+        };
+        if what == "\\connect"
+            && *self.connected.get_or_insert_with(|| arguments.trim().to_owned()) != arguments.trim()
+        {
+            let message = format!("\\connect {}: the script goes on in another database", arguments.trim());
+            let error = Error::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+            let hint = "Load each database by a dump of its own (pg_dump, not pg_dumpall)";
+            return self.statement_failed(input, line, error.hint(hint));
+        }
+        self.pass_over(what);
+        Ok(())
+    }
+
     fn run(&mut self, text: &str, line: u64, input: &Input) -> Result<()> {
         if text.len() < 1 << 10 {
             let shown = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
@@ -430,8 +454,7 @@ impl Loader<'_, '_> {
             // It was counted then. (What was made anew since, without it, has it now.)
             Err(error) if was_early && is_there(&error) => {}
             Err(error) if is_unknown_setting(text, &error) => {
-                let what = "SET of a setting that is not here".to_owned();
-                *self.outcome.passed_over.entry(what).or_default() += 1;
+                self.pass_over("SET of a setting that is not here");
             }
             Err(error) => {
                 self.watch.look()?;

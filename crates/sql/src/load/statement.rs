@@ -5,8 +5,8 @@
 pub(super) enum Judged {
     /// It is run as it is.
     Run,
-    /// Instead of it this is run; what is to be said about that.
-    Instead(String, &'static str),
+    /// Instead of it this, or the same, is run; what is to be said about that, several things with [`AND`] between them.
+    Instead(String, String),
     /// Data follows.
     Copy,
     /// It cannot be loaded; what it is.
@@ -17,7 +17,10 @@ pub(super) enum Judged {
     Nothing,
 }
 
-/// Words that are looked at, but for COPY, whose columns may be many.
+/// What stands between things that are to be said about one statement.
+pub(super) const AND: &str = "; ";
+
+/// Words that are looked at, but for COPY and definitions, whose columns may be many.
 const MOST_WORDS: usize = 64;
 
 /// The first words of a statement, in upper case but for quoted names; parentheses, commas and semicolons stand alone.
@@ -27,7 +30,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     };
     let mut words = Words { text, at: 0 }.map(upper);
     let mut taken: Vec<String> = words.by_ref().take(MOST_WORDS).collect();
-    if taken.first().is_some_and(|first| first == "COPY") {
+    if taken.first().is_some_and(|first| matches!(first.as_str(), "ALTER" | "COPY" | "CREATE")) {
         taken.extend(words);
     }
     taken
@@ -66,16 +69,28 @@ impl<'t> Iterator for Words<'t> {
 /// Where the first word ends: a name with a dot and quotes is one.
 fn word_end(text: &str) -> usize {
     let mut quote = None;
+    let (mut escapes, mut is_escaped) = (false, false);
     for (at, character) in text.char_indices() {
         match quote {
+            Some(_) if is_escaped => is_escaped = false,
+            Some(_) if escapes && character == '\\' => is_escaped = true,
             Some(open) if character == open => quote = None,
             Some(_) => {}
-            None if matches!(character, '"' | '\'') => quote = Some(character),
+            None if matches!(character, '"' | '\'') => {
+                quote = Some(character);
+                escapes = character == '\'' && ends_with_escape_mark(&text[..at]);
+            }
             None if at > 0 && (character.is_whitespace() || "(),;".contains(character)) => return at,
             None => {}
         }
     }
     text.len()
+}
+
+/// Whether a string that begins behind this has backslash escapes: `E'...'`.
+fn ends_with_escape_mark(text: &str) -> bool {
+    let in_name = |before: char| before == '_' || before == '$' || before.is_alphanumeric();
+    text.strip_suffix(['e', 'E']).is_some_and(|before| !before.ends_with(in_name))
 }
 
 /// Judges a statement by its words.
@@ -89,12 +104,20 @@ pub(super) fn judge(text: &str) -> Judged {
             Judged::Nothing
         }
         ["ALTER", "DEFAULT", "PRIVILEGES", ..] => Judged::PassedOver("ALTER DEFAULT PRIVILEGES"),
-        ["ALTER", "TABLE", ..] if has(["GENERATED", "ALWAYS"]) => by_default(text),
         ["ALTER", ..] if has(["OWNER", "TO"]) && !is_renamed(&words) => Judged::PassedOver("OWNER TO"),
         ["ALTER", "TABLE", ..] if has(["CLUSTER", "ON"]) => Judged::PassedOver("CLUSTER ON"),
         ["ALTER", "TABLE", ..] if has(["REPLICA", "IDENTITY"]) => Judged::PassedOver("REPLICA IDENTITY"),
         ["ALTER", "TABLE", ..] if has(["SET", "STATISTICS"]) => Judged::PassedOver("SET STATISTICS"),
         ["ALTER", "TABLE", ..] if has(["SET", "STORAGE"]) => Judged::PassedOver("SET STORAGE"),
+        ["ALTER", "TABLE", ..] if has(["SET", "COMPRESSION"]) => Judged::PassedOver("SET COMPRESSION"),
+        ["ALTER", "TABLE", ..] if sets_options_of_column(&words) => Judged::PassedOver("options of columns"),
+        // A load goes to one database, which is there.
+        ["CREATE", "DATABASE", ..] => Judged::PassedOver("CREATE DATABASE"),
+        ["ALTER", "DATABASE", ..] => Judged::PassedOver("ALTER DATABASE"),
+        ["DROP", "DATABASE", ..] => Judged::PassedOver("DROP DATABASE"),
+        ["ALTER", "ROLE", _, "IN", "DATABASE", ..] => Judged::PassedOver("ALTER ROLE IN DATABASE"),
+        ["SET" | "RESET", "SESSION", "AUTHORIZATION", ..] => Judged::PassedOver("SESSION AUTHORIZATION"),
+        ["INSERT", ..] => without_overriding(text),
         ["COMMENT", "ON", ..] => Judged::PassedOver("COMMENT"),
         ["GRANT", ..] => Judged::PassedOver("GRANT"),
         ["REVOKE", ..] => Judged::PassedOver("REVOKE"),
@@ -117,6 +140,10 @@ pub(super) fn judge(text: &str) -> Judged {
         }
         // Whatever follows: what a statement does is durable before the next one.
         ["BEGIN" | "COMMIT" | "END", ..] | ["START", "TRANSACTION", ..] => Judged::PassedOver("transaction"),
+        ["CREATE" | "ALTER", "TABLE" | "SEQUENCE", ..]
+        | ["CREATE", "UNLOGGED", "TABLE" | "SEQUENCE", ..]
+        | ["CREATE", "INDEX", ..]
+        | ["CREATE", "UNIQUE", "INDEX", ..] => nearest(text),
         _ => Judged::Run,
     }
 }
@@ -127,14 +154,84 @@ fn is_renamed(words: &[&str]) -> bool {
     words.iter().skip(3).any(|word| *word == "RENAME")
 }
 
-/// The statement with `GENERATED BY DEFAULT` for its `GENERATED ALWAYS`.
-fn by_default(text: &str) -> Judged {
+/// Whether it is `ALTER TABLE ... ALTER [COLUMN] c SET (...)`.
+fn sets_options_of_column(words: &[&str]) -> bool {
+    words.windows(5).any(|found| matches!(found, ["ALTER", "COLUMN", _, "SET" | "RESET", "("]))
+        || words.windows(4).any(|found| matches!(found, ["ALTER", _, "SET" | "RESET", "("]))
+}
+
+/// An INSERT without its `OVERRIDING SYSTEM VALUE`: all identity columns take what they are given. (`USER VALUE` would have other rows.)
+fn without_overriding(text: &str) -> Judged {
+    let mut depth = 0_usize;
+    let mut last: [(usize, &str); 2] = [(0, ""); 2];
+    for (at, word) in (Words { text, at: 0 }) {
+        let is = |place: usize, expected: &str| last[place].1.eq_ignore_ascii_case(expected);
+        match word {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            _ if word.eq_ignore_ascii_case("VALUE") && is(0, "OVERRIDING") && is(1, "SYSTEM") => {
+                let text = format!("{}{}", &text[..last[0].0], text[at + word.len()..].trim_start());
+                return Judged::Instead(text, "OVERRIDING SYSTEM VALUE".to_owned());
+            }
+            // Rows begin.
+            _ if ["VALUES", "SELECT", "DEFAULT", "WITH", "TABLE"]
+                .iter()
+                .any(|first| word.eq_ignore_ascii_case(first)) =>
+            {
+                break;
+            }
+            _ => {}
+        }
+        last = [last[1], (at, word)];
+    }
+    Judged::Run
+}
+
+/// A definition as it can be made here, and what of it has another meaning or none.
+fn nearest(text: &str) -> Judged {
     let words: Vec<_> = Words { text, at: 0 }.collect();
-    let is = |(_, word): (usize, &str), expected| word.eq_ignore_ascii_case(expected);
-    let always = words.windows(2).find(|pair| is(pair[0], "GENERATED") && is(pair[1], "ALWAYS"));
-    let Some(&(at, always)) = always.map(|pair| &pair[1]) else { return Judged::Run };
-    let text = format!("{}BY DEFAULT{}", &text[..at], &text[at + always.len()..]);
-    Judged::Instead(text, "GENERATED ALWAYS taken as BY DEFAULT")
+    let is = |place: usize, expected: &str| {
+        words.get(place).is_some_and(|(_, word)| word.eq_ignore_ascii_case(expected))
+    };
+    let (mut changed, mut taken, mut told) = (String::new(), 0, Vec::new());
+    for (place, &(at, word)) in words.iter().enumerate() {
+        let mut instead = |text_instead: &str, end: usize| {
+            changed.push_str(&text[taken..at]);
+            changed.push_str(text_instead);
+            taken = end;
+        };
+        let what = if place == 1 && is(place, "UNLOGGED") {
+            instead("", at + word.len());
+            "UNLOGGED"
+        } else if place > 0 && is(place - 1, "GENERATED") && is(place, "ALWAYS") {
+            if is(place + 1, "AS") && is(place + 2, "(") {
+                // A column that is computed.
+                continue;
+            }
+            instead("BY DEFAULT", at + word.len());
+            "GENERATED ALWAYS taken as BY DEFAULT"
+        } else if place > 0 && is(place - 1, "CACHE") && word.parse().is_ok_and(|values: u64| values > 1) {
+            "CACHE of a sequence"
+        } else if (is(place, "WITH") || is(place, "SET") || is(place, "RESET")) && is(place + 1, "(") {
+            let end = words[place..].iter().find(|(_, word)| *word == ")");
+            // Those of a key are not read.
+            if let Some((end, _)) = end.filter(|_| is(0, "ALTER") && is(place, "WITH")) {
+                instead("", end + 1);
+            }
+            "storage parameters"
+        } else {
+            continue;
+        };
+        if !told.contains(&what) {
+            told.push(what);
+        }
+    }
+    if told.is_empty() {
+        return Judged::Run;
+    }
+    changed.push_str(&text[taken..]);
+    Judged::Instead(changed, told.join(AND))
 }
 
 /// Of `CREATE TABLE t (...)` the table, as it is written.
@@ -182,6 +279,12 @@ pub(super) fn index_of(words: &[String]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALWAYS: &str = "GENERATED ALWAYS taken as BY DEFAULT";
+
+    fn instead(text: &str, told: &str) -> Judged {
+        Judged::Instead(text.to_owned(), told.to_owned())
+    }
 
     #[test]
     fn statements_are_told_apart() {
@@ -240,7 +343,110 @@ mod tests {
         // Upper case of the first letter has another length.
         let text = "ALTER TABLE public.\u{131}\u{131} ALTER COLUMN id add generated always AS IDENTITY (\n    START WITH 5\n);";
         let expected = text.replace("always", "BY DEFAULT");
-        assert_eq!(judge(text), Judged::Instead(expected, "GENERATED ALWAYS taken as BY DEFAULT"));
+        assert_eq!(judge(text), instead(&expected, ALWAYS));
+    }
+
+    #[test]
+    fn always_within_a_table_is_by_default_but_for_columns_that_are_computed() {
+        let many: Vec<_> = (0..100).map(|number| format!("c{number} int")).collect();
+        let text = format!(
+            "CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {}, other int generated always as identity (start 5))",
+            many.join(", ")
+        );
+        let expected = text.replace("ALWAYS", "BY DEFAULT").replace("always", "BY DEFAULT");
+        assert_eq!(judge(&text), instead(&expected, ALWAYS));
+        for text in [
+            "CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2) STORED);",
+            "ALTER TABLE t ADD COLUMN b int GENERATED ALWAYS AS(a * 2) STORED;",
+            "CREATE TABLE t (a text DEFAULT E'it\\'s GENERATED ALWAYS AS IDENTITY');",
+            "CREATE TABLE t (a text DEFAULT 'GENERATED ALWAYS AS IDENTITY', \"generated always as identity\" int);",
+            "ALTER TABLE t RENAME COLUMN generated TO always;",
+        ] {
+            assert_eq!(judge(text), Judged::Run, "{text}");
+        }
+    }
+
+    #[test]
+    fn overriding_is_cut_where_it_stands_before_the_rows() {
+        for (text, expected) in [
+            (
+                "INSERT INTO public.a OVERRIDING SYSTEM VALUE VALUES (1, 'x');",
+                "INSERT INTO public.a VALUES (1, 'x');",
+            ),
+            (
+                "insert into a (id, t) overriding system value\nselect 1, 2",
+                "insert into a (id, t) select 1, 2",
+            ),
+            (
+                "INSERT INTO \"OVERRIDING SYSTEM VALUE\" (\"overriding\") /* OVERRIDING */ OVERRIDING SYSTEM VALUE VALUES (1);",
+                "INSERT INTO \"OVERRIDING SYSTEM VALUE\" (\"overriding\") /* OVERRIDING */ VALUES (1);",
+            ),
+        ] {
+            assert_eq!(judge(text), instead(expected, "OVERRIDING SYSTEM VALUE"), "{text}");
+        }
+        for text in [
+            "INSERT INTO a VALUES (1, ' OVERRIDING SYSTEM VALUE VALUES ');",
+            "INSERT INTO a (t) VALUES ('it''s', ' '' ', ' OVERRIDING SYSTEM VALUE ');",
+            "INSERT INTO a SELECT overriding system FROM value OVERRIDING SYSTEM VALUE;",
+            "INSERT INTO a (overriding, system, value) VALUES (1, 2, 3);",
+            // Its rows are other ones.
+            "INSERT INTO a OVERRIDING USER VALUE VALUES (1);",
+        ] {
+            assert_eq!(judge(text), Judged::Run, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_concerns_databases_and_sessions_is_passed_over() {
+        for (text, kind) in [
+            ("SET SESSION AUTHORIZATION DEFAULT;", "SESSION AUTHORIZATION"),
+            ("SET SESSION AUTHORIZATION 'someone';", "SESSION AUTHORIZATION"),
+            ("RESET SESSION AUTHORIZATION;", "SESSION AUTHORIZATION"),
+            ("CREATE DATABASE \"My shop\" WITH TEMPLATE = template0 ENCODING = 'UTF8';", "CREATE DATABASE"),
+            ("DROP DATABASE IF EXISTS shop;", "DROP DATABASE"),
+            ("ALTER DATABASE shop OWNER TO app;", "OWNER TO"),
+            ("ALTER DATABASE shop CONNECTION LIMIT = 5;", "ALTER DATABASE"),
+            ("ALTER DATABASE shop SET work_mem TO '8MB';", "ALTER DATABASE"),
+            ("ALTER ROLE app IN DATABASE shop SET work_mem TO '8MB';", "ALTER ROLE IN DATABASE"),
+            ("ALTER TABLE ONLY public.a ALTER COLUMN t SET COMPRESSION pglz;", "SET COMPRESSION"),
+            ("ALTER TABLE ONLY public.a ALTER COLUMN t SET (n_distinct=5);", "options of columns"),
+        ] {
+            assert_eq!(judge(text), Judged::PassedOver(kind), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told() {
+        let unlogged = "CREATE UNLOGGED TABLE public.u (unlogged int);";
+        assert_eq!(judge(unlogged), instead("CREATE  TABLE public.u (unlogged int);", "UNLOGGED"));
+        for (text, told) in [
+            ("CREATE SEQUENCE s START WITH 1 CACHE 30;", "CACHE of a sequence"),
+            ("ALTER SEQUENCE s CACHE 2;", "CACHE of a sequence"),
+            (
+                "CREATE TABLE t (a int)\nWITH (fillfactor='70', autovacuum_enabled='false');",
+                "storage parameters",
+            ),
+            ("ALTER TABLE t SET (fillfactor = 70);", "storage parameters"),
+            ("CREATE UNIQUE INDEX i ON t USING btree (a) WITH (fillfactor='80');", "storage parameters"),
+        ] {
+            assert_eq!(judge(text), instead(text, told), "{text}");
+        }
+        let key = "ALTER TABLE ONLY t ADD CONSTRAINT p PRIMARY KEY (a) WITH (fillfactor='70');";
+        let expected = "ALTER TABLE ONLY t ADD CONSTRAINT p PRIMARY KEY (a) ;";
+        assert_eq!(judge(key), instead(expected, "storage parameters"));
+        let both = "ALTER TABLE t ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (CACHE 20);";
+        let expected = both.replace("ALWAYS", "BY DEFAULT");
+        assert_eq!(
+            judge(both),
+            instead(&expected, "GENERATED ALWAYS taken as BY DEFAULT; CACHE of a sequence")
+        );
+        for text in [
+            "CREATE SEQUENCE s CACHE 1;",
+            "CREATE TABLE t (cache int, b timestamp(3) with time zone);",
+            "CREATE INDEX i ON t (a);",
+        ] {
+            assert_eq!(judge(text), Judged::Run, "{text}");
+        }
     }
 
     #[test]

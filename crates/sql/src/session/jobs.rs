@@ -290,6 +290,9 @@ impl Session {
                 [figures.tables, figures.rows, figures.bytes].map(|count| Value::Int(count.cast_signed()));
             give(&dump_columns(), &[row.to_vec()], self, running.client)?;
         }
+        if let Some(warning) = &figures.warning {
+            running.client.notice(&Notice::warning(SqlState::WARNING, warning.clone()));
+        }
         if verbose {
             let message = format!("{} rows in {:.1} s", figures.rows, job.seconds);
             running.client.notice(&info(message, &json!({ "job": job, "figures": figures })));
