@@ -4,6 +4,7 @@
 use crate::real::RealFile;
 use crate::real::sys;
 use crate::{Direction, Durability, Error, ErrorKind, IoSlice, Mode, Result};
+use gannet_base::clock;
 use std::io;
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ impl Transfer {
                 {
                     self.refused += 1;
                     file.leave_cache();
-                    std::thread::sleep(NO_MEMORY_WAIT);
+                    clock::sleep(NO_MEMORY_WAIT);
                     Ok(self.step)
                 }
                 Some(libc::ENOMEM | libc::EFAULT) => {
