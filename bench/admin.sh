@@ -3,30 +3,30 @@
 #
 #   users       TPC-C without think times, 25 sessions, Unix sockets (gannet-lab tpcc); open loop: transactions come in as a Poisson
 #               process at half of what a closed loop reaches, found anew for each job, and their latency counts from then
-#   jobs        full backup, stat --records, check, sweep, dump, compact: started beside the server, one after the other, again and
-#               again while the users are measured, no more than one a second; the first one's time counts. Idle: the same right
-#               afterwards, without users; of compact, before, on a copy
+#   jobs        full backup, stat --records, check, sweep, dump, compact: started beside the server. Idle: the same right afterwards,
+#               without users; of compact, before, on a copy
 #   memory      a quarter of the data, in a memory cgroup; --memory is that less 16 MiB
 #   durability  commits, and what the jobs write, are synced
-#   p99         of all transactions together, the five kinds in the specification's mix
-#   time        each is measured for 10 s at least
-#   compact     each pair has a first one: of the file as it was filled, behind the same warm-up. Those behind it find little to do
-#   ratios      each measurement with a job by one without it; of these the median. At half load that is the mean of the one before and
-#               the one behind it; at full load one run of the users is cut into slices, with the job and without it in turns: the
-#               machine is shared, and is slower for some minutes
-#   PAIRS       of these, at half load [4, QUICK: 2]
+#   half load   one run of the users, in turns a while without the job and then the job until it ends (again, no more than once a
+#               second, until that while is over; the first one's time counts). The machine is shared and is slower for some minutes:
+#               so each turn has both. Between two turns there is a pause, in which what the job has left is removed
+#   p99         of all transactions together that came in while the job ran, or in the whiles without it, of all turns; the five kinds
+#               in the specification's mix
+#   compact     each turn is a run of its own, of the file as it was filled, behind the same warm-up: behind the first there is little
+#               to do
+#   full load   slices of one run of the users with the job, again and again, and without it, in turns; median
+#   TURNS       at half load [6, QUICK: 2; of compact half as many]
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/servers.sh"
 (cd "$ROOT" && cargo build --quiet --release -p gannet -p gannet-lab --features gannet-lab/rivals)
 SESSIONS=25
-# The hundredth part of a shorter time is a matter of luck.
-[ "$SECONDS_EACH" -ge 10 ] || SECONDS_EACH=10
+SECONDS_EACH=10
 if [ "${QUICK:-0}" = 1 ]; then
-    WAREHOUSES=8 TOTAL=208 PAIRS=${PAIRS:-2} SLICES=4 SLICE=4
+    WAREHOUSES=8 TOTAL=208 TURNS=${TURNS:-2} SLICES=4 SLICE=4
 else
-    WAREHOUSES=24 TOTAL=576 PAIRS=${PAIRS:-4} SLICES=8 SLICE=5
+    WAREHOUSES=24 TOTAL=576 TURNS=${TURNS:-6} SLICES=8 SLICE=5
 fi
 JOBS=${JOBS:-backup stat check sweep dump compact}
 BUDGET=$((TOTAL - 16))
@@ -66,42 +66,68 @@ run_job() { # run_job NAME: its time in seconds
     (start_job "$1") || { say "$1 failed: $(tail -3 "$SOCKETS/job.log")"; exit 1; }
     since "$begun"
 }
-# users SECONDS JOB SEED RATE: lets users work, beside a job or none; the users' figures and the first job's time stand
-# in $SOCKETS/users.json and $SOCKETS/time afterwards.
+# users SECONDS SEED: lets users work in a closed loop; their figures stand in $SOCKETS/users.json afterwards.
 users() {
-    local lab until begun
+    clean
+    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds "$1" --seed "$2" >"$SOCKETS/users.json"
+    keep admin <"$SOCKETS/users.json" >/dev/null
+}
+# half JOB TURNS SEED: users of an open loop at $half a second, and the job in turns. Adds to $SOCKETS/with and $SOCKETS/without the
+# latencies (ms) of those that came in while it ran and while it did not, to $SOCKETS/spans "with|without begin end", and to
+# $SOCKETS/time how long the job took.
+half() {
+    local lab turn until begun ended
+    : >"$SOCKETS/turns"
     clean
     # A function in the background would be a shell of its own, which a signal ends in place of the driver.
-    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$3" ${4:+--rate "$4"} \
-        >"$SOCKETS/users.json" &
+    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$3" --rate "$half" \
+        --each "$SOCKETS/each" >"$SOCKETS/users.json" &
     lab=$!
-    sleep 1
-    until=$((SECONDS + $1))
-    rm -f "$SOCKETS/time"
-    if [ "$2" = none ]; then
-        sleep "$1"
-    else
-        while [ $SECONDS -lt $until ]; do
+    sleep "$WARM_UP"
+    for turn in $(seq "$2"); do
+        begun=$(now)
+        sleep "$SECONDS_EACH"
+        echo "without $begun $(now)" >>"$SOCKETS/turns"
+        until=$((SECONDS + SECONDS_EACH))
+        while :; do
             begun=$(now)
-            run_job "$2" >>"$SOCKETS/time"
+            run_job "$1" >"$SOCKETS/once"
+            ended=$(now)
+            echo "with $begun $ended" >>"$SOCKETS/turns"
+            [ -n "$turn" ] && cat "$SOCKETS/once" >>"$SOCKETS/time"
+            turn=''
             # What is measured of a job that takes less than a second is not how often a program can be started.
-            sleep "$(awk -v a="$begun" -v b="$(now)" 'BEGIN {print b - a < 1 ? 1 - (b - a) : 0}')"
+            sleep "$(awk -v a="$begun" -v b="$ended" 'BEGIN {print b - a < 1 ? 1 - (b - a) : 0}')"
+            [ $SECONDS -lt $until ] || break
         done
-    fi
+        clean
+        sleep 3
+    done
     kill -TERM $lab
     wait $lab || { say "the users failed"; exit 1; }
     keep admin <"$SOCKETS/users.json" >/dev/null
+    cat "$SOCKETS/turns" >>"$SOCKETS/spans"
+    for side in with without; do
+        awk -F'[ ,]' -v side=$side 'NR == FNR {if ($1 == side) {from[n + 0] = $2; to[n++] = $3}; next}
+            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print $2}' "$SOCKETS/turns" "$SOCKETS/each" >>"$SOCKETS/$side"
+        # Of each turn, to see how they differ.
+        say "$1, $side it, p99 by turn: $(awk -F'[ ,]' -v side=$side 'NR == FNR {if ($1 == side) {from[n + 0] = $2; to[n++] = $3}; next}
+            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print at + 0, $2}' "$SOCKETS/turns" "$SOCKETS/each" |
+            sort -k1,1n -k2,2g | awk '$1 != turn {if (n) printf "%.0f ", of[int(n * 0.99)]; n = 0; turn = $1} {of[n++] = $2} END {printf "%.0f\n", of[int(n * 0.99)]}')"
+    done
 }
+hundredth() { sort -g "$SOCKETS/$1" | awk '{of[NR] = $1} END {print of[int(NR * 0.99)]}'; }
+# Transactions a second that came in and were done, of a side.
+done_in() { awk -v side="$1" 'NR == FNR {if ($1 == side) time += $3 - $2; next} {n++} END {printf "%.1f\n", n / time}' "$SOCKETS/spans" "$SOCKETS/$1"; }
 figure() { pick "measured.$1" <"$SOCKETS/users.json"; }
 header
 start_gannet "$FILE" $BUDGET $TOTAL
 # Until dirty pages go home as fast as they come.
-users $((SECONDS_EACH * 2)) none 1 ''
-seed=10
+users $((SECONDS_EACH * 2)) 1
 # What half load is, of the machine as it is now.
 find_half() {
     local capacity
-    users $((SECONDS_EACH * 2)) none 2 ''
+    users $((SECONDS_EACH * 2)) 2
     capacity=$(figure transactions_per_second)
     half=$(awk -v c="$capacity" 'BEGIN {printf "%.0f", c / 2}')
     say "closed loop: $capacity transactions/s; open loop at $half"
@@ -120,7 +146,7 @@ fill_anew() { # the file as it was filled, behind a warm-up
     stop_gannet
     copy "$DATA" "$WORK"
     start_gannet "$FILE" $BUDGET $TOTAL
-    users $((SECONDS_EACH * 2)) none 1 ''
+    users $((SECONDS_EACH * 2)) 1
 }
 # What the users of a closed loop have ordered so far, and when: "orders seconds".
 ordered() { echo "$("$GANNET" sql "$OURS" -q --format csv -c 'select sum(d_next_o_id) from district' | tail -1) $(now)"; }
@@ -161,41 +187,36 @@ again_and_again() { # until it is told to end
         wait $!
     done
 }
+seed=10
 for job in $JOBS; do
-    tps0=() tps1=() p0=() p1=() loaded=() idle=() last=''
+    idle=()
+    rm -f "$SOCKETS"/{with,without,spans,time}
     find_half
-    for _ in $(seq "$PAIRS"); do
-        seed=$((seed + 10))
-        if [ "$job" = compact ]; then
+    if [ "$job" = compact ]; then
+        for _ in $(seq $(((TURNS + 1) / 2))); do
             fill_anew
             idle_compact >"$SOCKETS/idle"
             idle+=("$(cat "$SOCKETS/idle")")
-            users "$SECONDS_EACH" none $((seed + 9)) "$half"
-            last=''
-        fi
-        if [ -z "$last" ]; then
-            users "$SECONDS_EACH" none $seed "$half"
-            last=$(figure p99_ms)
-        fi
-        before=$last
-        users "$SECONDS_EACH" "$job" $((seed + 1)) "$half"
-        tps1+=("$(figure transactions_per_second)") p1+=("$(figure p99_ms)") loaded+=("$(head -1 "$SOCKETS/time")")
-        users "$SECONDS_EACH" none $((seed + 2)) "$half"
-        last=$(figure p99_ms)
-        tps0+=("$(figure transactions_per_second)") p0+=("$(awk -v a="$before" -v b="$last" 'BEGIN {print (a + b) / 2}')")
-        clean
-        [ "$job" = compact ] || idle+=("$(run_job "$job")")
-        say "$job: open ${tps0[-1]} -> ${tps1[-1]} tps, p99 ${p0[-1]} -> ${p1[-1]} ms; job ${idle[-1]} -> ${loaded[-1]} s"
-    done
+            half compact 1 $((seed += 1))
+        done
+    else
+        half "$job" "$TURNS" $((seed += 1))
+        for _ in $(seq "$TURNS"); do
+            clean
+            idle+=("$(run_job "$job")")
+        done
+    fi
+    tps0=$(done_in without) tps1=$(done_in with) p0=$(hundredth without) p1=$(hundredth with) loaded=$(paste -sd' ' "$SOCKETS/time")
+    say "$job: open $tps0 -> $tps1 tps, p99 $p0 -> $p1 ms; job ${idle[*]} -> $loaded s"
     if [ "$job" = compact ]; then fill_anew; fi
-    slices "$job" $((seed + 5)) >"$SOCKETS/slices"
+    slices "$job" $((seed += 1)) >"$SOCKETS/slices"
     closed0=$(awk '{print $1}' "$SOCKETS/slices" | paste -sd' ') closed1=$(awk '{print $2}' "$SOCKETS/slices" | paste -sd' ')
     say "$job: closed $closed0 -> $closed1 orders/s"
-    beside() { row "$1" "$(median $2)" "$(median $3)" "$(pairs "$2" "$3")" "$4" "$5"; }
-    beside "$job at half load: users' transactions/s ÷ without it" "${tps1[*]}" "${tps0[*]}" at-least 0.95
-    beside "$job at half load: users' p99 (ms) ÷ without it" "${p1[*]}" "${p0[*]}" at-most 1.5
-    beside "$job at half load: its time (s) ÷ idle" "${loaded[*]}" "${idle[*]}" at-most 2.5
-    beside "$job at full load: users' new orders/s ÷ without it" "$closed1" "$closed0" at-least 0.9
+    row "$job at half load: users' transactions/s ÷ without it" "$tps1" "$tps0" "$(ratio "$tps1" "$tps0")" at-least 0.95
+    row "$job at half load: users' p99 (ms) ÷ without it" "$p1" "$p0" "$(ratio "$p1" "$p0")" at-most 1.5
+    row "$job at half load: its time (s) ÷ idle" "$(median $loaded)" "$(median "${idle[*]}")" \
+        "$(ratio "$(median $loaded)" "$(median "${idle[*]}")")" at-most 2.5
+    row "$job at full load: users' new orders/s ÷ without it" "$(median $closed1)" "$(median $closed0)" "$(pairs "$closed1" "$closed0")" at-least 0.9
 done
 top=$(peak gannet) && [ -n "$top" ] && row "jobs beside users: memory peak over the budget (MiB)" "$top" $BUDGET $((top - BUDGET)) at-most $((64 + SESSIONS / 2))
 held=$(cached "$FILE")

@@ -281,6 +281,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
         seed: arguments.seed + phase * 1_000_003,
         rate: None,
         think: None,
+        each: false,
         sample: SAMPLE,
     };
     let first = disk.counters();

@@ -9,9 +9,11 @@ use gannet_lab::tpcc::connection::{Connect, Connection};
 use gannet_lab::tpcc::{Size, check, load, run};
 use lexopt::prelude::*;
 use serde_json::json;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 struct Arguments {
     step: String,
@@ -24,6 +26,8 @@ struct Arguments {
     profile: Option<Profile>,
     /// What each connection says first.
     setup: Option<String>,
+    /// Where each transaction is written to.
+    each: Option<PathBuf>,
 }
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
@@ -35,6 +39,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         rate: None,
         think: None,
         sample: std::time::Duration::from_secs(1),
+        each: false,
     };
     let mut arguments = Arguments {
         step: String::new(),
@@ -44,6 +49,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         memory: 256 << 20,
         profile: None,
         setup: None,
+        each: None,
     };
     while let Some(argument) = parser.next()? {
         match argument {
@@ -61,9 +67,14 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("sample") => {
                 arguments.plan.sample = std::time::Duration::try_from_secs_f64(parser.value()?.parse()?)?;
             }
+            Long("each") => arguments.each = Some(parser.value()?.into()),
             Long("seed") => arguments.plan.seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
         }
+    }
+    arguments.plan.each = arguments.each.is_some();
+    if arguments.plan.each && arguments.step != "run" {
+        bail!("--each, a file for each transaction's latency, goes with tpcc run");
     }
     match (&arguments.url, &arguments.dir) {
         (Some(_), None) if arguments.profile.is_some() => bail!("--profile goes with --dir"),
@@ -127,6 +138,17 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     table.close()
 }
 
+/// Lines of CSV: when a transaction came in (seconds since 1970), its latency in milliseconds, its kind.
+fn write_each(path: &Path, outcome: &run::Outcome) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let began = outcome.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    for transaction in &outcome.each {
+        let (came, latency) = (began + transaction.came, transaction.latency.as_secs_f64() * 1e3);
+        writeln!(file, "{:.6},{latency:.3},{}", came.as_secs_f64(), transaction.kind.name())?;
+    }
+    file.into_inner()?.sync_all()
+}
+
 fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result<()> {
     let statements = arguments.setup.as_deref().unwrap_or_default();
     let to = &SetUp { to, statements };
@@ -138,7 +160,13 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
             load::finish(&mut *to.connect()?)?;
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
-        "run" => run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?.to_json(),
+        "run" => {
+            let outcome = run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?;
+            if let Some(path) = &arguments.each {
+                write_each(path, &outcome).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            outcome.to_json()
+        }
         "check" => {
             let mut connection = to.connect()?;
             for condition in check::CONDITIONS {

@@ -40,6 +40,7 @@ USAGE
     gannet-lab scan load|cold|warm|singles|grow|share|neighbour --dir DIR --driver NAME --rows N --limit SIZE [OPTIONS]
     gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS | --think SHARE] [--sample S] [--seed N] [--setup STATEMENTS]
+                             [--each FILE]
     gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
     gannet-lab scale run --server NAME --from FOLDER --to FOLDER --memory SIZE [--warehouses N] [--sessions N] [--warm-up S]
                              [--settle S] [--seconds S] [--profile NAME] [--io MODE] [--setting WORD]... [--seed N]
@@ -56,6 +57,7 @@ USAGE
 what the device did for it. `tpcc` asks a server, which needs the feature `rivals`; WORDS are those of libpq:
 \"host=... user=... dbname=...\". Or it has its own Gannet in DIR, and tells also how many reads a transaction waits for.
 With --rate transactions come in at random times, whether or not those before have ended, and their latency counts from then.
+With --each FILE each transaction is a line of it: when it came in (seconds since 1970), its latency in ms, its kind.
 With --think users type and think between transactions, for that share of the times that the specification has (1: as it says).
 `scale` starts gannet or postgresql itself: `load` makes a folder of TPC-C's tables, `run` lets --sessions [25] work on a copy of it
 with --memory in all, page cache included, and checks them afterwards; the device is limited (--profile) after the warm-up.

@@ -183,6 +183,7 @@ impl Setup {
             seed: SEED,
             rate: None,
             think: None,
+            each: false,
             sample: Duration::from_secs(1),
         };
         let outcome = run::run(embedded, &plan, |elapsed, done| {

@@ -70,6 +70,7 @@ impl Users<'_> {
             seed: self.seed.wrapping_mul(1000) + number,
             rate,
             think: None,
+            each: false,
             sample: self.sample,
         };
         let (works, is_done, has_failed) = <(AtomicBool, AtomicBool, AtomicBool)>::default();

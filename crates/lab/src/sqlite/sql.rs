@@ -319,6 +319,7 @@ mod tests {
             seed: 1,
             rate: None,
             think: None,
+            each: false,
             sample: Duration::from_secs(1),
         };
         let outcome = run(&target, &plan, |_, transactions| transactions < 300).unwrap();

@@ -10,7 +10,7 @@ use anyhow::Result;
 use gannet_store::{ThreadReads, thread_reads};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How terminals work.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub struct Plan {
     pub think: Option<f64>,
     /// How long a sample is.
     pub sample: Duration,
+    /// Whether each transaction is kept.
+    pub each: bool,
 }
 
 /// What came of a short time of it.
@@ -63,6 +65,17 @@ impl Sample {
     }
 }
 
+/// One transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Transaction {
+    /// When it came in, from the begin on.
+    pub came: Duration,
+    /// From then until it ended.
+    pub latency: Duration,
+    /// Its kind.
+    pub kind: Kind,
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Outcome {
@@ -80,6 +93,10 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// How they fared over time.
     pub samples: Vec<Sample>,
+    /// When it began.
+    pub began: SystemTime,
+    /// Each transaction in the order in which they came in, if the plan says so.
+    pub each: Vec<Transaction>,
 }
 
 /// Reads from the device.
@@ -126,7 +143,6 @@ pub fn run(
     plan: &Plan,
     mut watch: impl FnMut(Duration, u64) -> bool,
 ) -> Result<Outcome> {
-    let progress = Progress::default();
     let mut terminals = Vec::new();
     for number in 0..plan.terminals {
         let mut connection = connect.connect()?;
@@ -134,7 +150,8 @@ pub fn run(
         let terminal = Terminal::new(&mut *connection, warehouse)?;
         terminals.push((connection, terminal, warehouse, Random::new(plan.seed ^ u64::from(number) << 40)));
     }
-    let began = Instant::now();
+    let (progress, clock) = (Progress::new(), SystemTime::now());
+    let began = progress.began;
     let mut samples = Vec::new();
     let arrivals = plan.rate.map(|rate| Arrivals::new(rate, began, plan.seed));
     let results: Vec<Result<Worked>> = std::thread::scope(|scope| {
@@ -168,20 +185,31 @@ pub fn run(
     });
     let elapsed = began.elapsed();
     let (latencies, reads) = Default::default();
-    let mut outcome = Outcome { latencies, rolled_back: 0, reads, conflicts: [0; 5], elapsed, samples };
+    let mut outcome = Outcome {
+        latencies,
+        rolled_back: 0,
+        reads,
+        conflicts: [0; 5],
+        elapsed,
+        samples,
+        began: clock,
+        each: Vec::new(),
+    };
     for result in results {
         let worked = result?;
         outcome.latencies.iter_mut().zip(&worked.latencies).for_each(|(into, from)| into.merge(from));
         outcome.reads.iter_mut().zip(worked.reads).for_each(|(into, from)| into.add(from));
         outcome.rolled_back += worked.rolled_back;
+        outcome.each.extend(worked.each);
         outcome.conflicts.iter_mut().zip(worked.conflicts).for_each(|(into, from)| *into += from);
     }
+    outcome.each.sort_unstable_by_key(|transaction| transaction.came);
     Ok(outcome)
 }
 
 /// What the terminals share.
-#[derive(Default)]
 struct Progress {
+    began: Instant,
     stop: AtomicBool,
     /// Transactions so far.
     done: AtomicU64,
@@ -190,6 +218,10 @@ struct Progress {
 }
 
 impl Progress {
+    fn new() -> Self {
+        Progress { began: Instant::now(), stop: false.into(), done: 0.into(), sample: Mutex::default() }
+    }
+
     fn take_sample(&self) -> Histogram {
         std::mem::take(&mut *self.sample.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -230,6 +262,7 @@ struct Worked {
     rolled_back: u64,
     reads: [Reads; 5],
     conflicts: [u64; 5],
+    each: Vec<Transaction>,
 }
 
 fn work(
@@ -266,6 +299,9 @@ fn work(
         };
         let latency = began.elapsed();
         worked.latencies[kind as usize].record(latency, 1);
+        if plan.each {
+            worked.each.push(Transaction { came: began.saturating_duration_since(progress.began), latency, kind });
+        }
         worked.reads[kind as usize].add(thread_reads().since(before).into());
         worked.rolled_back += u64::from(!committed);
         progress.ended(latency);
