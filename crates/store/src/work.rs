@@ -27,9 +27,11 @@ const ALONE_SHARE: u64 = 8;
 const WORK_LEAST: u64 = 1 << 20;
 /// Fraction of the budget that is left for others.
 const LEFT_SHARE: u64 = 32;
-/// Fraction of the budget that frames give on top of what is asked for; they come back when there is room for twice as much besides what
-/// is left for others.
+/// Frames come back when there is room for twice this fraction of the budget besides what is left for others, and leave it once.
 const MORE_SHARE: u64 = 128;
+/// Bytes that frames give on top of what is asked for, at most that fraction. Whoever asks waits for them, and the frames are missed elsewhere: what
+/// statements take together at most is lent in many small steps, and then stays lent.
+const MORE_MOST: u64 = 512 << 10;
 
 /// Bytes of a budget that are left for those who cannot ask frames for room.
 pub(crate) fn left_for_others(budget: &Budget) -> u64 {
@@ -48,6 +50,8 @@ pub(crate) struct Lender {
     asking: Arc<AtomicUsize>,
     /// Some frames have not come back.
     owed: Arc<AtomicBool>,
+    /// Held by whoever has frames make room for others.
+    lending: Arc<Mutex<()>>,
     pub(crate) turns: Turns,
 }
 
@@ -69,6 +73,7 @@ impl Lender {
             holders: Arc::default(),
             asking: Arc::default(),
             owed: Arc::default(),
+            lending: Arc::default(),
             turns: Turns::default(),
         }
     }
@@ -124,6 +129,30 @@ impl Lender {
     /// Has the pools lend `bytes`, until there is room for them again; false when they have no more to give.
     fn lend_frames(&self, bytes: u64) -> Result<bool> {
         self.have_given(bytes, |pool, frames| self.owe(pool, frames))
+    }
+
+    /// Where `bytes` more would leave too little for others, has the pools lend what is missing. One does so at a time: of many who find at
+    /// once that there is too little, each would take as much as all of them need.
+    fn keep_room(&self, bytes: u64) -> Result<Option<Asking>> {
+        let limit = self.budget.limit();
+        let wanted = |left: u64| self.budget.used().saturating_add(bytes).saturating_add(left);
+        let left = left_for_others(&self.budget);
+        if wanted(left) <= limit {
+            return Ok(None);
+        }
+        let asking = self.ask();
+        let _turn = match self.lending.try_lock() {
+            Some(turn) => turn,
+            // Somebody is at it, and there is enough meanwhile.
+            None if wanted(left / 2) <= limit => return Ok(Some(asking)),
+            None => self.lending.lock(),
+        };
+        let missing = wanted(left).saturating_sub(limit);
+        if missing > 0 {
+            // For others; where frames have not that much, it is enough if there is room for this one.
+            self.lend_frames(missing.min(limit) + MORE_MOST.min(limit / MORE_SHARE))?;
+        }
+        Ok(Some(asking))
     }
 
     fn owe(&self, pool: &Pool, frames: usize) {
@@ -205,15 +234,8 @@ impl WorkMemory {
     }
 
     fn set(&mut self, bytes: u64) -> Result<()> {
-        let budget = &self.lender.budget;
-        let (used, held, limit) = (budget.used(), self.bytes(), budget.limit());
-        let wanted = used + bytes.saturating_sub(held) + left_for_others(budget);
-        let mut asking = None;
-        if bytes > held && wanted > limit {
-            asking = Some(self.lender.ask());
-            // For others; where frames have not that much, it is enough if there is room for this one.
-            self.lender.lend_frames((wanted - limit).min(limit) + limit / MORE_SHARE)?;
-        }
+        let more = bytes.saturating_sub(self.bytes());
+        let mut asking = if more > 0 { self.lender.keep_room(more)? } else { None };
         loop {
             let result = match &mut self.charge {
                 Some(charge) => charge.resize(bytes),

@@ -300,7 +300,11 @@ fn work(
         let latency = began.elapsed();
         worked.latencies[kind as usize].record(latency, 1);
         if plan.each {
-            worked.each.push(Transaction { came: began.saturating_duration_since(progress.began), latency, kind });
+            worked.each.push(Transaction {
+                came: began.saturating_duration_since(progress.began),
+                latency,
+                kind,
+            });
         }
         worked.reads[kind as usize].add(thread_reads().since(before).into());
         worked.rolled_back += u64::from(!committed);
