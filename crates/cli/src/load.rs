@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let by_server = place.is_server();
     let failed = || match &partial {
         Some(partial) => format!(
-            "cannot load {:?} into {name:?}; what was loaded until then is in {partial:?}, which the next load --create replaces",
+            "cannot load {:?} into {name:?}; what was loaded until then, if anything, is in {partial:?}, which the next load --create replaces",
             arguments.source
         ),
         None => format!("cannot load {:?} into {name:?}", arguments.source),

@@ -488,11 +488,11 @@ fn what_a_crash_leaves_of_a_restore_is_no_database_and_the_next_one_takes_its_pl
         let source = Source::Files(vec![file(&disk, "full")]);
         disk.crash_after(at);
         let done = restore(&disk, source, COPY).is_ok();
-        assert!(!done || disk.io_count() < at, "{at} of {count}");
         let disk = disk.crash_image(seed as u64 + 1000);
-        // Either there is none, or it is whole.
+        // Either there is none, or it is whole; and who was told that it is there has it. (The crash may come in one of its last operations
+        // without harm to it: the list of hot pages, as it closes the database.)
         match restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY) {
-            Ok(_) => {}
+            Ok(_) => assert!(!done, "{at} of {count}"),
             Err(error) => assert!(error.to_string().contains("overwrites nothing"), "{at}: {error}"),
         }
         assert_eq!(audit(&open(&disk, COPY)), 29, "{at} of {count}");
