@@ -74,6 +74,8 @@ mod tests {
             conflicts: [0, 3, 0, 0, 0],
             elapsed: Duration::from_secs(2),
             samples: Vec::new(),
+            began: std::time::UNIX_EPOCH,
+            each: Vec::new(),
         };
         let figures = outcome.to_json();
         assert_eq!(

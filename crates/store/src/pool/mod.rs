@@ -319,6 +319,12 @@ impl Pool {
         }
     }
 
+    /// The first frame whose memory is given.
+    #[cfg(test)]
+    pub(crate) fn given_from(&self) -> usize {
+        self.retired.lock().iter().min().map_or(self.frames.len(), |&index| index as usize)
+    }
+
     /// Frames in use or ready to be used.
     pub(crate) fn active_frames(&self) -> usize {
         self.frames.len() - self.retired.lock().len()
