@@ -109,11 +109,12 @@ half() {
     cat "$SOCKETS/turns" >>"$SOCKETS/spans"
     for side in with without; do
         awk -F'[ ,]' -v side=$side 'NR == FNR {if ($1 == side) {from[n + 0] = $2; to[n++] = $3}; next}
-            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print $2}' "$SOCKETS/turns" "$SOCKETS/each" >>"$SOCKETS/$side"
-        # Of each turn, to see how they differ.
-        say "$1, $side it, p99 by turn: $(awk -F'[ ,]' -v side=$side 'NR == FNR {if ($1 == side) {from[n + 0] = $2; to[n++] = $3}; next}
-            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print at + 0, $2}' "$SOCKETS/turns" "$SOCKETS/each" |
-            sort -k1,1n -k2,2g | awk '$1 != turn {if (n) printf "%.0f ", of[int(n * 0.99)]; n = 0; turn = $1} {of[n++] = $2} END {printf "%.0f\n", of[int(n * 0.99)]}')"
+            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print at + 0, $2}' \
+            "$SOCKETS/turns" "$SOCKETS/each" >"$SOCKETS/by-turn"
+        cut -d' ' -f2 "$SOCKETS/by-turn" >>"$SOCKETS/$side"
+        # Of each time, to see how they differ.
+        say "$1, $side it, p99: $(sort -k1,1n -k2,2g "$SOCKETS/by-turn" | awk 'function tell() {if (n) printf "%.0f ", of[int((n - 1) * 0.99)]}
+            $1 != turn {tell(); n = 0; turn = $1} {of[n++] = $2} END {tell()}')"
     done
 }
 hundredth() { sort -g "$SOCKETS/$1" | awk '{of[NR] = $1} END {print of[int(NR * 0.99)]}'; }

@@ -484,33 +484,6 @@ mod tests {
     }
 
     #[test]
-    fn room_for_many_small_needs_is_made_once_and_at_the_arenas_end() {
-        for round in 0..20 {
-            let options = EngineOptions { memory: 64 << 20, ..EngineOptions::default() };
-            let engine = Engine::with_disk(Arc::new(SimDisk::new(round)), &options).unwrap();
-            let pool = engine.pool(8192).unwrap();
-            let (frames, budget) = (pool.active_frames(), engine.budget().clone());
-            // All but what is left for others, and a page.
-            let room = budget.limit() - budget.used() - crate::work::left_for_others(&budget) - 8192;
-            let _rest = budget.charge(Purpose::Sessions, room).unwrap();
-            let begin = std::sync::Barrier::new(12);
-            let asks = || {
-                begin.wait();
-                engine.work_memory(16 << 10).unwrap()
-            };
-            let held: Vec<_> = std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..12).map(|_| scope.spawn(asks)).collect();
-                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-            });
-            assert_eq!(held.iter().map(WorkMemory::bytes).sum::<u64>(), 12 * (16 << 10));
-            // What they hold together, and one step besides.
-            let given = frames - pool.active_frames();
-            assert!((1..=100).contains(&given), "{given} frames");
-            assert!(pool.given_from() >= frames - 100, "the first one given is {}", pool.given_from());
-        }
-    }
-
-    #[test]
     fn room_is_kept_for_whom_it_was_made_until_he_has_charged_it() {
         let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
         let engine = Engine::with_disk(Arc::new(SimDisk::new(2)), &options).unwrap();

@@ -27,7 +27,7 @@ const ALONE_SHARE: u64 = 8;
 const WORK_LEAST: u64 = 1 << 20;
 /// Fraction of the budget that is left for others.
 const LEFT_SHARE: u64 = 32;
-/// Frames come back when there is room for twice this fraction of the budget besides what is left for others, and leave it once.
+/// Frames come back when there is room for twice this fraction of the budget besides what is left for others, as far as room for once of it stays.
 const MORE_SHARE: u64 = 128;
 /// Bytes that frames give on top of what is asked for, at most that fraction. Whoever asks waits for them, and the frames are missed elsewhere: what
 /// statements take together at most is lent in many small steps, and then stays lent.
@@ -292,5 +292,55 @@ impl Drop for Room {
             self.lender.owe(pool, *frames);
         }
         self.lender.take_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_base::thread;
+
+    const PAGE: u64 = 8192;
+    const NEEDS: u64 = 2 * PAGE;
+
+    /// A budget in which `free` bytes are left, with half of it in frames.
+    fn lender(free: u64) -> (Lender, Arc<Pool>, Charge) {
+        let lender = Lender::new(Budget::new(64 << 20));
+        let pool = Pool::new(PAGE as usize, 4096, &lender.budget).unwrap();
+        lender.pools.lock().push(Arc::clone(&pool));
+        let rest = lender.budget.limit() - lender.budget.used() - free;
+        let rest = lender.budget.charge(Purpose::Sessions, rest).unwrap();
+        (lender, pool, rest)
+    }
+
+    #[test]
+    fn of_many_who_find_too_little_room_one_has_frames_make_it() {
+        // Less than anybody takes without waiting for who makes room.
+        let free = (64 << 20) / LEFT_SHARE / 4;
+        let (lender, pool, _rest) = lender(free);
+        let (frames, turn) = (pool.active_frames(), lender.lending.lock());
+        let threads: Vec<_> = (0..12)
+            .map(|_| {
+                let lender = lender.clone();
+                thread::spawn("asks", move || lender.memory(Purpose::Work, NEEDS).unwrap())
+            })
+            .collect();
+        while lender.asking.load(Ordering::Acquire) < 12 {
+            thread::yield_now();
+        }
+        assert_eq!(pool.active_frames(), frames, "nobody lends beside him whose turn it is");
+        drop(turn);
+        let _held: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let missing = left_for_others(&lender.budget) - free + 12 * NEEDS + MORE_MOST;
+        let given = (frames - pool.active_frames()) as u64 * PAGE;
+        assert!(given > MORE_MOST && given <= missing + PAGE, "{given} of {missing}");
+    }
+
+    #[test]
+    fn who_finds_enough_while_another_makes_room_does_not_wait_for_him() {
+        let (lender, pool, _rest) = lender((64 << 20) / LEFT_SHARE - PAGE);
+        let (frames, _turn) = (pool.active_frames(), lender.lending.lock());
+        let held = lender.memory(Purpose::Work, NEEDS).unwrap();
+        assert_eq!((held.bytes(), pool.active_frames()), (NEEDS, frames));
     }
 }

@@ -111,7 +111,7 @@ impl Pool {
     }
 
     /// Empties a clean frame that nobody uses; it is then latched exclusively. False when it is in use.
-    pub(super) fn evict(&self, index: u32) -> bool {
+    fn evict(&self, index: u32) -> bool {
         let frame = &self.frames[index as usize];
         if frame.change_state(State::Raw, State::Loading) || frame.change_state(State::Failed, State::Loading)
         {

@@ -57,8 +57,6 @@ pub(crate) const MIN_FRAMES: usize = 64;
 
 /// Frames whose memory is given back at one time.
 const GIVEN_AT_ONCE: usize = 1 << 10;
-/// They are looked for among so many times as many at the arena's end first.
-const END_SHARE: usize = 4;
 /// Memory of so many bytes is taken from the system ahead of its use, in steps of the size of a huge page.
 const POPULATE_AHEAD: usize = 32 << 20;
 const POPULATE_STEP: usize = 2 << 20;
@@ -319,12 +317,6 @@ impl Pool {
         }
     }
 
-    /// The first frame whose memory is given.
-    #[cfg(test)]
-    pub(crate) fn given_from(&self) -> usize {
-        self.retired.lock().iter().min().map_or(self.frames.len(), |&index| index as usize)
-    }
-
     /// Frames in use or ready to be used.
     pub(crate) fn active_frames(&self) -> usize {
         self.frames.len() - self.retired.lock().len()
@@ -359,7 +351,7 @@ impl Pool {
     /// Gives the memory of up to `count` frames back to the system. Gives how many it were: fewer where no more came free.
     fn give_frames(&self, count: usize) -> Result<usize> {
         let count = count.min(self.active_frames().saturating_sub(MIN_FRAMES));
-        let mut given = self.take_from_end(count);
+        let mut given: Vec<u32> = Vec::with_capacity(count);
         while given.len() < count {
             let unused = self.free.lock().pop_front();
             let taken =
@@ -381,38 +373,8 @@ impl Pool {
         for &index in &given {
             self.frames[index as usize].latch.release_exclusive();
         }
-        // The last ones come back first: so the gap at the end stays one.
-        retired.extend(given.iter().rev());
+        retired.extend_from_slice(&given);
         Ok(given.len())
-    }
-
-    /// Up to `count` frames from the arena's end that hold no page or a clean one that nobody uses just now, latched exclusively; those that nobody has
-    /// used lately first. Memory that is given back here and there would cost the huge pages it lies in, all over the arena, and a call for each frame.
-    fn take_from_end(&self, count: usize) -> Vec<u32> {
-        let end = self.frames.len();
-        let from = end.saturating_sub(self.retired.lock().len() + END_SHARE * count);
-        let mut taken = Vec::with_capacity(count);
-        self.free.lock().retain(|&index| {
-            let takes = index as usize >= from && taken.len() < count;
-            if takes {
-                taken.push(index);
-            }
-            !takes
-        });
-        taken.iter().for_each(|&index| _ = self.latch_free(index));
-        for any in [false, true] {
-            for index in (from as u32..end as u32).rev() {
-                if taken.len() == count {
-                    return taken;
-                }
-                if (any || !self.frames[index as usize].referenced.load(Ordering::Relaxed))
-                    && self.evict(index)
-                {
-                    taken.push(index);
-                }
-            }
-        }
-        taken
     }
 
     /// The memory of `count` of the frames that was given comes back one day.
