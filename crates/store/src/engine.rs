@@ -276,7 +276,7 @@ impl Engine {
     }
 
     /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: their statements are
-    /// slowed by no more than half as long again, and what they ask of the device takes no more than 1.7 times as long.
+    /// slowed by no more than half as long again, and what they ask of the device takes no more than twice as long.
     pub fn set_job_latency_target(&self, target: Option<Duration>) {
         self.pacer.set_target(target);
     }

@@ -33,10 +33,10 @@ use std::time::Duration;
 /// Threads that look at pages.
 pub(crate) const WORKERS: usize = 4;
 /// Requests that each of them has under way or at hand.
-const BLOCKS: usize = 2;
+const BLOCKS: usize = 4;
 /// Bytes of a request, at least and at most.
 const BLOCK_LEAST: u64 = 64 << 10;
-const BLOCK_MOST: u64 = 1 << 20;
+const BLOCK_MOST: u64 = 512 << 10;
 /// How often a page is looked at whose bytes on the device are not as they should be, before that counts: they may be on
 /// their way.
 const LOOKS: u32 = 5;

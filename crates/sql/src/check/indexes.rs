@@ -3,6 +3,7 @@
 use super::Finding;
 use super::names::{index_name, index_stake, row_name};
 use crate::catalog::{Storage, Table};
+use crate::codec::row::IndexEntry;
 use crate::{Error, Result, Value};
 use gannet_base::checksum;
 use gannet_store::{Scan, Tree, View};
@@ -171,12 +172,12 @@ impl Comparison {
     fn rows_piece(&mut self, scan: &mut Scan) -> Result<bool> {
         let table = Arc::clone(&self.table);
         let (columns, mut row) = (indexed_columns(&table), vec![Value::Null; table.columns.len()]);
-        let mut bytes = 0;
+        let (mut bytes, mut entry) = (0, IndexEntry::default());
         while let Some((key, value)) = scan.next()? {
             bytes += key.len() + value.len();
             table.codec().decode_into(key, value, &columns, &mut row)?;
             for &position in &self.indexes {
-                let entry = table.codec().index_entry(position, &row, key)?;
+                table.codec().index_entry_into(position, &row, key, &mut entry)?;
                 self.expected[position].add(&entry.key, &entry.value);
             }
             self.compared += 1;

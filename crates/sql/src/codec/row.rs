@@ -389,11 +389,25 @@ impl TableCodec {
     /// means a violation of uniqueness.
     pub fn index_entry(&self, index: usize, row: &[Value], row_key: &[u8]) -> Result<IndexEntry> {
         let mut entry = IndexEntry::default();
+        self.index_entry_into(index, row, row_key, &mut entry)?;
+        Ok(entry)
+    }
+
+    /// The same in the place of another entry: for whoever looks at many, one after the other.
+    pub fn index_entry_into(
+        &self,
+        index: usize,
+        row: &[Value],
+        row_key: &[u8],
+        entry: &mut IndexEntry,
+    ) -> Result<()> {
+        entry.key.clear();
+        entry.value.clear();
         entry.conflicts = self.index_key(index, row, row_key, &mut entry.key)?;
         if entry.conflicts {
             entry.value.extend_from_slice(row_key);
         }
-        Ok(entry)
+        Ok(())
     }
 
     /// The row's key that an entry of an index leads to, as a part of the entry.

@@ -27,8 +27,8 @@ const REQUEST_BESIDE: u64 = 256 << 10;
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// So that others take no longer than half as long again, as far as the device is concerned, and what they ask of that no longer than 1.7
-    /// times as long; or as [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
+    /// So that others take no longer than half as long again, as far as the device is concerned, and what they ask of that no longer than
+    /// twice as long; or as [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
     #[default]
     Auto,
     /// So that what others ask of the device takes no longer than this, on average.

@@ -31,7 +31,7 @@ pub(super) const PROBE: Duration = Duration::from_millis(100);
 pub(super) const SETTLE: Duration = Duration::from_millis(20);
 const PROBE_EVERY: Duration = Duration::from_secs(4);
 /// The same until others were seen without jobs a few times.
-const PROBE_SOON: Duration = Duration::from_secs(1);
+const PROBE_SOON: Duration = Duration::from_secs(2);
 const PROBES_SOON: u32 = 3;
 /// For how long what others take without jobs is known well enough when jobs begin anew.
 const KNOWN: Duration = Duration::from_secs(10);
@@ -43,10 +43,10 @@ pub(super) const LINGER: Duration = Duration::from_secs(1);
 pub(super) const SLOWDOWN: f64 = 1.5;
 pub(super) const SLOWDOWN_LATCHED: f64 = 1.15;
 /// By how much at the device at most, where that is a part of what their statements take.
-const SLOWDOWN_DEVICE: f64 = 1.7;
+const SLOWDOWN_DEVICE: f64 = 2.0;
 /// See the invariant; where the window begins when somebody comes, and how far it goes.
 const WINDOW_LEAST: f64 = 0.25;
-const WINDOW_FIRST: f64 = 2.0;
+const WINDOW_FIRST: f64 = 4.0;
 const WINDOW_MOST: f64 = 64.0;
 /// How far the window follows with a look: the power of what others may be slowed by, by what they are, and by how much at most.
 const FOLLOW: f64 = 0.5;
