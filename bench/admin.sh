@@ -215,8 +215,8 @@ for job in $JOBS; do
     say "$job: closed $closed0 -> $closed1 orders/s"
     row "$job at half load: users' transactions/s ÷ without it" "$tps1" "$tps0" "$(ratio "$tps1" "$tps0")" at-least 0.95
     row "$job at half load: users' p99 (ms) ÷ without it" "$p1" "$p0" "$(ratio "$p1" "$p0")" at-most 1.5
-    row "$job at half load: its time (s) ÷ idle" "$(median $loaded)" "$(median "${idle[*]}")" \
-        "$(ratio "$(median $loaded)" "$(median "${idle[*]}")")" at-most 2.5
+    row "$job at half load: its time (s) ÷ idle" "$(median $loaded)" "$(median "${idle[@]}")" \
+        "$(ratio "$(median $loaded)" "$(median "${idle[@]}")")" at-most 2.5
     row "$job at full load: users' new orders/s ÷ without it" "$(median $closed1)" "$(median $closed0)" "$(pairs "$closed1" "$closed0")" at-least 0.9
 done
 top=$(peak gannet) && [ -n "$top" ] && row "jobs beside users: memory peak over the budget (MiB)" "$top" $BUDGET $((top - BUDGET)) at-most $((64 + SESSIONS / 2))
