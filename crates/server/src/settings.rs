@@ -76,7 +76,7 @@ definitions! {
     insecure_trust "off" "on or off" "Lets clients in without password; for loopback addresses only.";
     tls_certificate "" "file, PEM" "Certificate chain for TLS; needs tls_key.";
     tls_key "" "file, PEM" "Private key of the certificate.";
-    job_latency_target "0s" "duration; 0s: 1.5 to 1.7 times what they take without jobs, so that statements take no more than half as long again" "How long users' requests to the device may take on average while backups, checks, sweeps and other jobs run.";
+    job_latency_target "0s" "duration; 0s: 1.5 to 2 times what they take without jobs, so that statements take no more than half as long again" "How long users' requests to the device may take on average while backups, checks, sweeps and other jobs run.";
     sweep_window "" "times of the day, such as 22:00-06:00, separated by commas; none for any time" "When long sweeps may begin by themselves, by this machine's clock; at any time where garbage is more than a tenth of a file.";
     temp_folder "" "folder on a device; the system's if none" "Where sorts and hash tables spill.";
     io_record "" "file that is not there yet; none for no record" "Where every write and sync is recorded, bytes included, for tests of power cuts; slow, and large.";
