@@ -183,6 +183,21 @@ fn take_whole(form: Form, input: &mut &[u8], mask: u8) -> Result<i64> {
     })
 }
 
+/// A whole number at the same place of all keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WholeInKey {
+    offset: usize,
+    form: Form,
+    mask: u8,
+}
+
+impl WholeInKey {
+    #[inline]
+    pub(super) fn read(self, key: &[u8]) -> Result<i64> {
+        take_whole(self.form, &mut key.get(self.offset..).unwrap_or_default(), self.mask)
+    }
+}
+
 impl KeyColumn {
     fn form(&self) -> Result<Form> {
         Form::of(self.ty).ok_or_else(|| Error::unsupported(format!("a key of type {}", self.ty.name())))
@@ -293,6 +308,12 @@ impl KeyColumn {
     /// Whether it is of a type of whole numbers, dates or times.
     pub(super) fn is_whole(&self) -> bool {
         matches!(Form::of(self.ty), Some(Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid))
+    }
+
+    /// The column as a whole number of keys where it begins there, if it is one in each of them.
+    pub(super) fn whole_at(&self, offset: usize) -> Option<WholeInKey> {
+        let form = Form::of(self.ty).filter(|_| self.is_whole() && !self.nullable)?;
+        Some(WholeInKey { offset, form, mask: self.mask() })
     }
 
     /// As [`KeyColumn::decode`] for such a type; `None` for NULL.

@@ -24,7 +24,7 @@ use crate::types::{Modifier, Type};
 use crate::{Error, SqlState};
 
 /// Stored bytes that make no sense.
-fn corrupted(what: &str) -> Error {
+pub(crate) fn corrupted(what: &str) -> Error {
     Error::new(SqlState::DATA_CORRUPTED, format!("stored data is damaged: {what}"))
 }
 

@@ -7,7 +7,7 @@
 //!
 //! The layout stands in `docs/format.md`.
 
-use super::key::{KeyColumn, is_lossless, padded, stored_text};
+use super::key::{KeyColumn, WholeInKey, is_lossless, padded, stored_text};
 use super::{Form, corrupted, numeric, padded_length, unpadded};
 use crate::catalog::{Column, ColumnNumber, Index, Table, TableKey};
 use crate::types::text::{self, TextStyle};
@@ -25,6 +25,8 @@ pub struct TableCodec {
     key_positions: Vec<usize>,
     /// Where these begin in a key, as long as nothing of varying length stands before them.
     key_offsets: Vec<Option<usize>>,
+    /// The same of whole numbers alone.
+    key_wholes: Vec<Option<WholeInKey>>,
     /// Length of a row's key, where it is always the same.
     key_width: Option<usize>,
     layouts: Vec<RowLayout>,
@@ -108,6 +110,30 @@ pub enum Field<'r> {
     Value(Value),
 }
 
+/// Who is shown the columns of stored rows, by [`TableCodec::show_row`], each with its position in the table.
+pub trait RowVisitor {
+    /// NULL.
+    fn null(&mut self, column: usize);
+
+    /// A string of a type other than character(n), as it is stored: whether it is UTF-8 was not looked at.
+    fn text(&mut self, column: usize, bytes: &[u8]);
+
+    /// The same of that type, and how many blanks it is padded with.
+    fn padded(&mut self, column: usize, bytes: &[u8], blanks: usize);
+
+    /// bytea
+    fn bytes(&mut self, column: usize, bytes: &[u8]);
+
+    /// A whole number, a date or a time.
+    fn whole(&mut self, column: usize, value: i64);
+
+    /// numeric
+    fn numeric(&mut self, column: usize, value: &Numeric);
+
+    /// Anything else but NULL, which may be one of these, too.
+    fn value(&mut self, column: usize, value: &Value);
+}
+
 /// A stored row, of which nothing has been made yet.
 pub struct StoredRow<'r> {
     codec: &'r TableCodec,
@@ -159,8 +185,11 @@ impl TableCodec {
                 is_lossless(key[place].ty, key[place].modifier).then_some(place)
             })
             .collect();
+        let whole = |(column, start): (&KeyColumn, &Option<usize>)| column.whole_at((*start)?);
+        let key_wholes = key.iter().zip(&key_offsets).map(whole).collect();
         TableCodec {
             table: table.name.clone(),
+            key_wholes,
             key_width: if key.is_empty() { Some(8) } else { end },
             key_offsets,
             key_positions,
@@ -251,17 +280,39 @@ impl TableCodec {
         Ok(())
     }
 
-    /// Gives every column of a stored row, in the table's order, without a copy where it lies there as it is.
+    /// Shows every column of a stored row, in the table's order.
     #[inline]
-    pub fn visit_row<'r>(
-        &self,
-        key: &[u8],
-        row: &'r [u8],
-        mut each: impl FnMut(usize, Field<'r>),
-    ) -> Result<()> {
+    pub fn show_row(&self, key: &[u8], row: &[u8], visitor: &mut impl RowVisitor) -> Result<()> {
         let (layout, body) = self.open_row(row)?;
-        for column in 0..layout.places.len() {
-            each(column, self.field(column, key, layout, &body)?);
+        for (column, place) in layout.places.iter().enumerate() {
+            match *place {
+                Place::Fixed { bit, .. } | Place::Variable { bit, .. } if body.is_null(bit) => {
+                    visitor.null(column);
+                }
+                Place::Variable { place, form, modifier, .. } => {
+                    let bytes =
+                        body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
+                    match form {
+                        Form::Text => visitor.text(column, bytes),
+                        Form::Padded => visitor.padded(column, bytes, missing_blanks(bytes, modifier)),
+                        Form::Bytes => visitor.bytes(column, bytes),
+                        Form::Numeric => visitor.numeric(column, &numeric::decode_row(bytes)?),
+                        _ => visitor.value(column, &decode_variable(form, modifier, bytes)?),
+                    }
+                }
+                Place::Fixed { offset, form, .. } => match decode_whole(form, &body.fixed[offset..]) {
+                    Some(whole) => visitor.whole(column, whole),
+                    None => visitor.value(column, &self.column(column, key, layout, &body)?),
+                },
+                Place::Key(place) => match self.key_wholes[place] {
+                    Some(whole) => visitor.whole(column, whole.read(key)?),
+                    None => visitor.value(column, &self.key_value(key, place)?),
+                },
+                Place::Missing | Place::Impossible => match self.column(column, key, layout, &body)? {
+                    Value::Null => visitor.null(column),
+                    value => visitor.value(column, &value),
+                },
+            }
         }
         Ok(())
     }
@@ -290,12 +341,7 @@ impl TableCodec {
                     || std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"));
                 match form {
                     Form::Bytes => Field::Bytes(bytes),
-                    Form::Padded => {
-                        let string = string()?;
-                        let blanks = padded_length(modifier)
-                            .map_or(0, |length| length.saturating_sub(string.chars().count()));
-                        Field::Padded(string, blanks)
-                    }
+                    Form::Padded => Field::Padded(string()?, missing_blanks(bytes, modifier)),
                     _ => Field::Text(string()?),
                 }
             }
@@ -505,6 +551,14 @@ fn key_columns(table: &Table, numbers: &[ColumnNumber]) -> (Vec<KeyColumn>, Vec<
         Some((KeyColumn { ty, modifier, nullable: false, descending: false, nulls_first: false }, at))
     };
     numbers.iter().filter_map(column).unzip()
+}
+
+/// How many blanks a stored string of type character(n) is padded with.
+#[inline]
+fn missing_blanks(bytes: &[u8], modifier: Modifier) -> usize {
+    // What follows the first byte of a character is no character.
+    let characters = || bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+    padded_length(modifier).map_or(0, |length| length.saturating_sub(characters()))
 }
 
 fn missing_value(column: &Column) -> Result<Value> {

@@ -10,7 +10,9 @@ use crate::crew::locked;
 use crate::room::{Room, Taken};
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
-use gannet_store::{Database, Engine, Job, LongValues, Scan, Tree, View, Watch, WorkMemory, thread_reads};
+use gannet_store::{
+    Database, Engine, Job, LongValues, Scan, Tree, View, Visitor, Watch, WorkMemory, thread_reads,
+};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -84,10 +86,26 @@ impl Rows {
     }
 }
 
+impl Visitor for Rows {
+    type Error = gannet_store::Error;
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> gannet_store::Result<()> {
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.lengths.push((key.len() as u32, value.len() as u32));
+        Ok(())
+    }
+
+    /// Whether the batch has room.
+    fn goes_on(&mut self) -> gannet_store::Result<bool> {
+        Ok(self.bytes.len() < BATCH_BYTES)
+    }
+}
+
 /// Rows as text.
 #[derive(Debug)]
 pub(super) struct Text {
-    text: String,
+    text: Vec<u8>,
     rows: u64,
     /// Bytes that the rows were before.
     stored: u64,
@@ -98,7 +116,7 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 struct Spare {
     rows: Mutex<Vec<Rows>>,
-    texts: Mutex<Vec<String>>,
+    texts: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Spare {
@@ -117,11 +135,11 @@ impl Spare {
         }
     }
 
-    fn take_text(&self) -> String {
+    fn take_text(&self) -> Vec<u8> {
         locked(&self.texts).pop().unwrap_or_default()
     }
 
-    fn give_text(&self, mut text: String) {
+    fn give_text(&self, mut text: Vec<u8>) {
         if text.capacity() <= 3 * BATCH_BYTES {
             text.clear();
             locked(&self.texts).push(text);
@@ -255,31 +273,21 @@ impl<'w, 't> Shared<'_> {
         };
         let before = thread_reads();
         let mut rows = self.spare.take_rows();
-        let is_over = loop {
-            let (key, value) = match scan.next() {
-                Ok(Some(row)) => row,
-                Ok(None) => break true,
-                Err(_) if self.charged.waits.swap(false, Ordering::Relaxed) => {
-                    // To the row that was not read.
-                    let behind = rows.last_key().or(last.as_deref()).map(|key| [key, &[0]].concat());
-                    scan.seek(&behind.unwrap_or_default());
-                    scan.give_way();
-                    if rows.lengths.is_empty() {
-                        std::thread::sleep(TRY_AGAIN);
-                    }
-                    break false;
+        let is_over = match scan.show(&mut rows) {
+            Ok(more) => !more,
+            Err(_) if self.charged.waits.swap(false, Ordering::Relaxed) => {
+                // To the row that was not read.
+                let behind = rows.last_key().or(last.as_deref()).map(|key| [key, &[0]].concat());
+                scan.seek(&behind.unwrap_or_default());
+                scan.give_way();
+                if rows.lengths.is_empty() {
+                    std::thread::sleep(TRY_AGAIN);
                 }
-                Err(error) => return Err(error.into()),
-            };
-            rows.bytes.extend_from_slice(key);
-            rows.bytes.extend_from_slice(value);
-            rows.lengths.push((key.len() as u32, value.len() as u32));
-            if rows.bytes.len() >= BATCH_BYTES {
-                scan.forget_long();
-                rows.memory = locked(&self.charged.taken).take();
-                break false;
+                false
             }
+            Err(error) => return Err(error.into()),
         };
+        rows.memory = locked(&self.charged.taken).take();
         if let Some(key) = rows.last_key() {
             *last = Some(key.to_vec());
         }
@@ -299,13 +307,14 @@ impl<'w, 't> Shared<'_> {
         let writer = RowWriter::new(self.tables[table], &self.style, self.format);
         let mut text = self.spare.take_text();
         text.reserve(rows.bytes.len() * 5 / 4);
-        let mut rest = &rows.bytes[..];
+        let (mut rest, mut scratch) = (&rows.bytes[..], String::new());
         for (key, value) in &rows.lengths {
             let (row_key, behind) = rest.split_at(*key as usize);
             let (row, behind) = behind.split_at(*value as usize);
-            writer.write(row_key, row, &mut text)?;
+            writer.write(row_key, row, &mut scratch, &mut text)?;
             rest = behind;
         }
+        writer.check(&text)?;
         let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
         let mut _memory = rows.memory.take();
         match &mut _memory {
@@ -330,7 +339,7 @@ impl<'w, 't> Shared<'_> {
             }
             Item::Made(text) => {
                 writing.writer.set_request(self.job.request_bytes());
-                writing.writer.rows(text.text.as_bytes(), text.rows)?;
+                writing.writer.rows(&text.text, text.rows)?;
                 self.job.count_written(text.text.len() as u64);
                 writing.stored += text.stored;
                 self.job.set_done(writing.before + writing.stored.min(bytes));

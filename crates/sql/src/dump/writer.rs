@@ -364,9 +364,9 @@ impl<'t> Writer<'t> {
         match self.format {
             Format::Sql => self.put(&format!("{}\n", table.copy_statement()))?,
             Format::Csv => {
-                let mut header = String::new();
+                let mut header = Vec::new();
                 write_header(&table.columns, &mut header);
-                self.put(&header)?;
+                self.put_bytes(&header)?;
             }
         }
         self.table = Some(ManifestTable { table: table.name.clone(), file, rows: 0, bytes: 0 });

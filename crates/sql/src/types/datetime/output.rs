@@ -24,8 +24,7 @@ pub fn write_timestamp(timestamp: i64, out: &mut String) {
         return;
     }
     let civil = Civil::of_timestamp(timestamp);
-    push_date(civil.year, civil.month, civil.day, out);
-    push_time(&civil, out);
+    push_date_and_time(&civil, out);
     push_era(civil.year, out);
 }
 
@@ -37,8 +36,7 @@ pub fn write_timestamptz(timestamp: i64, zone: &Zone, out: &mut String) {
     let offset = zone.offset_at(timestamp);
     // Near the ends of the range the sum overflows only with offsets that no zone has.
     let civil = Civil::of_timestamp(zone.to_local(timestamp).unwrap_or(timestamp));
-    push_date(civil.year, civil.month, civil.day, out);
-    push_time(&civil, out);
+    push_date_and_time(&civil, out);
     push_offset(offset, out);
     push_era(civil.year, out);
 }
@@ -52,33 +50,94 @@ fn push_infinity(timestamp: i64, out: &mut String) -> bool {
     true
 }
 
-/// A number with at least so many digits, of which there are no more than eight.
-#[inline]
-fn push_padded(value: i64, width: usize, out: &mut String) {
-    let mut digits = [b'0'; 8];
-    let (mut rest, mut start) = (value.unsigned_abs() as u32, digits.len());
-    while start > digits.len() - width || rest > 0 {
-        start -= 1;
-        digits[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    out.push_str(std::str::from_utf8(&digits[start..]).unwrap_or_default());
+/// A date, or a time, on its way to text: a string that grew by a character at a time would take several times as long.
+#[derive(Default)]
+struct Line {
+    /// As many as the longest has: `-` aside, a year of six digits, and six digits behind the point.
+    bytes: [u8; 32],
+    len: usize,
 }
 
-/// A number of two digits.
-#[inline]
-fn push_two(value: i64, out: &mut String) {
-    let digit = |value: i64| char::from(b'0' + (value % 10) as u8);
-    out.push(digit(value / 10));
-    out.push(digit(value));
+impl Line {
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    /// A number of two digits.
+    #[inline]
+    fn two(&mut self, value: i64) {
+        self.byte(b'0' + (value / 10 % 10) as u8);
+        self.byte(b'0' + (value % 10) as u8);
+    }
+
+    /// A number with at least so many digits, of which there are no more than eight.
+    #[inline]
+    fn padded(&mut self, value: i64, width: usize) {
+        let mut digits = [b'0'; 8];
+        let (mut rest, mut start) = (value.unsigned_abs() as u32, digits.len());
+        while start > digits.len() - width || rest > 0 {
+            start -= 1;
+            digits[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let digits = &digits[start..];
+        self.bytes[self.len..][..digits.len()].copy_from_slice(digits);
+        self.len += digits.len();
+    }
+
+    #[inline]
+    fn date(&mut self, year: i64, month: i64, day: i64) {
+        match if year > 0 { year } else { 1 - year } {
+            year @ ..=9999 => {
+                self.two(year / 100);
+                self.two(year % 100);
+            }
+            year => self.padded(year, 4),
+        }
+        self.byte(b'-');
+        self.two(month);
+        self.byte(b'-');
+        self.two(day);
+    }
+
+    #[inline]
+    fn time(&mut self, civil: &Civil) {
+        self.byte(b' ');
+        self.two(civil.hour);
+        self.byte(b':');
+        self.two(civil.minute);
+        self.byte(b':');
+        self.two(civil.second);
+        if civil.micros != 0 {
+            self.byte(b'.');
+            let (mut value, mut width) = (civil.micros, 6);
+            while value % 10 == 0 {
+                value /= 10;
+                width -= 1;
+            }
+            self.padded(value, width);
+        }
+    }
+
+    #[inline]
+    fn end(&self, out: &mut String) {
+        out.push_str(std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default());
+    }
 }
 
 fn push_date(year: i64, month: i64, day: i64, out: &mut String) {
-    push_padded(if year > 0 { year } else { 1 - year }, 4, out);
-    out.push('-');
-    push_two(month, out);
-    out.push('-');
-    push_two(day, out);
+    let mut line = Line::default();
+    line.date(year, month, day);
+    line.end(out);
+}
+
+fn push_date_and_time(civil: &Civil, out: &mut String) {
+    let mut line = Line::default();
+    line.date(civil.year, civil.month, civil.day);
+    line.time(civil);
+    line.end(out);
 }
 
 fn push_era(year: i64, out: &mut String) {
@@ -87,22 +146,11 @@ fn push_era(year: i64, out: &mut String) {
     }
 }
 
-fn push_time(civil: &Civil, out: &mut String) {
-    out.push(' ');
-    push_two(civil.hour, out);
-    out.push(':');
-    push_two(civil.minute, out);
-    out.push(':');
-    push_two(civil.second, out);
-    if civil.micros != 0 {
-        out.push('.');
-        let (mut value, mut width) = (civil.micros, 6);
-        while value % 10 == 0 {
-            value /= 10;
-            width -= 1;
-        }
-        push_padded(value, width, out);
-    }
+/// A number of two digits.
+fn push_two(value: i64, out: &mut String) {
+    let digit = |value: i64| char::from(b'0' + (value % 10) as u8);
+    out.push(digit(value / 10));
+    out.push(digit(value));
 }
 
 fn push_offset(seconds: i64, out: &mut String) {

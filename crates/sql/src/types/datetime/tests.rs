@@ -103,6 +103,30 @@ fn every_day_has_a_date_of_its_own() {
 }
 
 #[test]
+fn timestamps_of_every_length_are_written_as_they_are_read() {
+    for text in [
+        "4714-11-24 00:00:00 BC",
+        "0044-03-15 12:00:00 BC",
+        "0001-01-01 00:00:00",
+        "0999-12-31 23:59:59.000001",
+        "1999-12-31 23:59:59.999999",
+        "2024-02-29 07:08:09.5",
+        "9999-12-31 23:59:59.999999",
+        "10000-01-01 00:00:00",
+        "294276-12-31 23:59:59.999999",
+    ] {
+        let mut written = String::new();
+        super::write_timestamp(number(text, Type::Timestamp).unwrap(), &mut written);
+        assert_eq!(written, text);
+    }
+    for text in ["4714-11-24 BC", "0001-01-01", "99999-10-02", "5874897-12-31"] {
+        let mut written = String::new();
+        super::write_date(number(text, Type::Date).unwrap(), &mut written);
+        assert_eq!(written, text);
+    }
+}
+
+#[test]
 fn zones_have_postgresqls_names_and_signs() {
     // Summer of 2024 in UTC.
     let summer = number("2024-07-01 00:00+00", Type::TimestampTz).unwrap();
