@@ -1078,3 +1078,33 @@ fn tables_without_columns_and_with_many_come_back() {
     loaded(&third, Origin::Folder(folder), &load::Options::default()).unwrap();
     assert_eq!(dumped(&third, &dump::Options::default()), text);
 }
+
+#[test]
+fn rows_that_refer_to_later_ones_of_their_table_are_not_skipped() {
+    let site = Site::new();
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let script = "create table t (id int primary key, up int references t);\n\
+        copy t from stdin;\n1\t\\N\n2\t1\n3\t99\n4\t3\n5\t6\n6\t7\n7\t9\n8\tx\n9\t10\n10\t\\N\n\\.\n";
+    let database = site.database("self.gnt", "");
+    let outcome = loaded(&database, site.file("a.sql", script), &skip).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows), (7, 3), "{:?}", outcome.problems);
+    for (line, problem) in [10, 5, 6].into_iter().zip(&outcome.problems) {
+        assert!(problem.contains(&format!("a.sql:{line}: ")), "{:?}", outcome.problems);
+    }
+    assert_eq!(run(&database, "select string_agg(id::text, ' ' order by id) from t"), [["1 2 5 6 7 9 10"]]);
+    // Into a table with rows: some are there already, some refer to these.
+    let more = "copy t from stdin;\n11\t12\n2\t1\n12\t2\n13\t99\n14\t13\n15\t16\n16\t17\n17\t11\n\\.\n";
+    let outcome = loaded(&database, site.file("b.sql", more), &skip).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows), (5, 3), "{:?}", outcome.problems);
+    for (line, problem) in [3, 5, 6].into_iter().zip(&outcome.problems) {
+        assert!(problem.contains(&format!("b.sql:{line}: ")), "{:?}", outcome.problems);
+    }
+    // Without skipping nothing of them is there.
+    let error = loaded(
+        &database,
+        site.file("c.sql", "copy t from stdin;\n20\t21\n21\t99\n\\.\n"),
+        &load::Options::default(),
+    );
+    assert!(error.unwrap_err().to_string().contains("violates foreign key"));
+    assert_eq!(run(&database, "select count(*), max(id) from t"), [["12", "17"]]);
+}

@@ -3,13 +3,15 @@
 use super::input::{Input, Piece, RowEnds};
 use super::{Bad, CopyData, Loader};
 use crate::session::Header;
-use crate::{Error, Result};
+use crate::{Error, Result, SqlState};
 use gannet_store::Watch;
 use std::time::Duration;
 
 /// Rows that are tried together, at most, where bad ones are to be skipped; and so few good ones in a row are no reason to try more.
 const TOGETHER: usize = 1000;
 const FEW: usize = 4;
+/// Bytes of rows that wait for others of the same table, at most: what is beyond that is bad.
+const WAITING_MOST: usize = 1 << 20;
 /// How long it is waited for leave to go on, and how often it is tried: a transaction is open, and others may wait for what it holds.
 const WAIT_MOST: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(5);
@@ -98,7 +100,7 @@ impl Loader<'_, '_> {
     }
 
     fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
-        let (mut rows, mut tries) = (0, Tries::new());
+        let (mut rows, mut tries, mut waiting) = (0, Tries::new(), Waiting::default());
         while let Some(piece) = next_piece(self.watch, !self.options.alone, data, input)? {
             let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {
@@ -115,8 +117,9 @@ impl Loader<'_, '_> {
                         tries.went_well(part.len());
                     }
                     Err(error) if part.len() == 1 => {
-                        let (_, column) = place_of(&error);
-                        self.row_failed(data.file, Bad { line, column, error })?;
+                        if let Some(bad) = waiting.take_in(bytes, bad(line, error)) {
+                            self.row_failed(data.file, bad)?;
+                        }
                         tries.found_one();
                     }
                     Err(error) => {
@@ -131,7 +134,31 @@ impl Loader<'_, '_> {
             }
             self.watch.job().set_done(self.before + input.taken());
         }
-        Ok(rows)
+        Ok(rows + self.try_waiting(data, waiting)?)
+    }
+
+    /// All others are there: tries those that wait for one of them, from the last one on, and from the first one on, in turns, as long as that gets
+    /// any of them in. A row refers to one before it, or behind it, mostly.
+    fn try_waiting(&mut self, data: &CopyData<'_>, waiting: Waiting) -> Result<u64> {
+        let (mut left, mut count) = (waiting.rows, 0);
+        loop {
+            let before = left.len();
+            let mut still = Vec::new();
+            for (bytes, row) in left.into_iter().rev() {
+                self.watch.look()?;
+                match self.try_part(data, &bytes, row.line)? {
+                    Ok(rows) => count += rows,
+                    Err(error) => still.push((bytes, bad(row.line, error))),
+                }
+            }
+            left = still;
+            if left.len() == before || left.is_empty() {
+                break;
+            }
+        }
+        left.sort_by_key(|(_, row)| row.line);
+        left.into_iter().try_for_each(|(_, row)| self.row_failed(data.file, row))?;
+        Ok(count)
     }
 
     /// Rows from this line on, all or none: the inner result is theirs.
@@ -158,6 +185,32 @@ impl Loader<'_, '_> {
             }
         }
         Ok(copied)
+    }
+}
+
+/// A bad row, and its line.
+fn bad(line: u64, error: Error) -> Bad {
+    let (_, column) = place_of(&error);
+    Bad { line, column, error }
+}
+
+/// Rows that refer to what is not there, and may come yet, in the same table.
+#[derive(Default)]
+struct Waiting {
+    rows: Vec<(Vec<u8>, Bad)>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Takes a row in that was tried alone; gives it back where it is bad whatever comes.
+    fn take_in(&mut self, bytes: &[u8], row: Bad) -> Option<Bad> {
+        let takes = bytes.len() + size_of::<(Vec<u8>, Bad)>();
+        if row.error.state() != SqlState::FOREIGN_KEY_VIOLATION || self.bytes + takes > WAITING_MOST {
+            return Some(row);
+        }
+        self.bytes += takes;
+        self.rows.push((bytes.to_vec(), row));
+        None
     }
 }
 
