@@ -5,7 +5,9 @@ use gannet_sql::dump::{self, Format, Target, dump};
 use gannet_sql::load::{self, Embedded, Origin, Outcome, load};
 use gannet_sql::session::Rows;
 use gannet_sql::{Database, Error, Result};
-use gannet_store::{CreateOptions, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, Watch};
+use gannet_store::{
+    CreateOptions, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions, Watch,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -1107,4 +1109,31 @@ fn rows_that_refer_to_later_ones_of_their_table_are_not_skipped() {
     );
     assert!(error.unwrap_err().to_string().contains("violates foreign key"));
     assert_eq!(run(&database, "select count(*), max(id) from t"), [["12", "17"]]);
+}
+
+#[test]
+fn a_string_that_is_no_utf_8_is_not_dumped() {
+    let site = Site::new();
+    let database = site.database("damaged.gnt", "create table words (id int primary key, w text, c char(9))");
+    run(&database, "insert into words select g, 'word' || g, 'no ' || g from generate_series(1, 500) g");
+    assert!(dumped(&database, &dump::Options::default()).contains("\n7\tword7\tno 7     \n"));
+    let name = database.catalog().table("words").unwrap().storage.name.clone();
+    let mut txn = database.store().begin(TransactionOptions::default());
+    let tree = txn.tree(&name).unwrap().unwrap();
+    let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let (key, mut value) = {
+        let mut cursor = txn.cursor(&tree, everything).unwrap();
+        let (key, value) = cursor.next().unwrap().unwrap();
+        (key.to_vec(), value.to_vec())
+    };
+    let at = value.windows(4).position(|bytes| bytes == b"word").unwrap();
+    value[at] = 0xff;
+    txn.put(&tree, &key, &value).unwrap();
+    txn.commit().unwrap();
+    let mut text = Vec::new();
+    let error = job(&database, JobKind::Dump, |watch| {
+        dump(database.store(), &dump::Options::default(), Target::Stream(&mut text), watch)
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("a string that is no UTF-8 (table \"words\")"), "{error}");
 }

@@ -305,24 +305,11 @@ impl KeyColumn {
         })
     }
 
-    /// Whether it is of a type of whole numbers, dates or times.
-    pub(super) fn is_whole(&self) -> bool {
-        matches!(Form::of(self.ty), Some(Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid))
-    }
-
     /// The column as a whole number of keys where it begins there, if it is one in each of them.
     pub(super) fn whole_at(&self, offset: usize) -> Option<WholeInKey> {
-        let form = Form::of(self.ty).filter(|_| self.is_whole() && !self.nullable)?;
-        Some(WholeInKey { offset, form, mask: self.mask() })
-    }
-
-    /// As [`KeyColumn::decode`] for such a type; `None` for NULL.
-    #[inline]
-    pub(super) fn decode_whole(&self, input: &mut &[u8]) -> Result<Option<i64>> {
-        if !self.take_present(input)? {
-            return Ok(None);
-        }
-        take_whole(self.form()?, input, self.mask()).map(Some)
+        let form = Form::of(self.ty)?;
+        let is_whole = matches!(form, Form::Int2 | Form::Int4 | Form::Int8 | Form::Oid);
+        (is_whole && !self.nullable).then(|| WholeInKey { offset, form, mask: self.mask() })
     }
 
     /// Passes over the column's value in a key.

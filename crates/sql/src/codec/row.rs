@@ -356,9 +356,9 @@ impl TableCodec {
                 let whole = decode_whole(form, &body.fixed[offset..]);
                 Field::Int(whole.ok_or_else(|| self.damaged("a row is too short"))?)
             }
-            Place::Key(place) if self.key[place].is_whole() => {
-                let mut rest = self.key_from(key, place)?;
-                self.key[place].decode_whole(&mut rest)?.map_or(Field::Null, Field::Int)
+            Place::Key(place) if self.key_wholes[place].is_some() => {
+                let whole = self.key_wholes[place].map(|whole| whole.read(key)).transpose()?;
+                whole.map_or(Field::Null, Field::Int)
             }
             _ => match self.column(column, key, layout, body)? {
                 Value::Null => Field::Null,

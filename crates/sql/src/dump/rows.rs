@@ -43,7 +43,7 @@ impl<'t> RowWriter<'t> {
         scratch: &mut String,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.table.codec().show_row(key, row, &mut Line { writer: self, scratch, out })?;
+        self.table.codec().show_row(key, row, &mut RowLine { writer: self, scratch, out })?;
         out.push(b'\n');
         Ok(())
     }
@@ -58,13 +58,13 @@ impl<'t> RowWriter<'t> {
 }
 
 /// A row that is written.
-struct Line<'w, 't> {
+struct RowLine<'w, 't> {
     writer: &'w RowWriter<'t>,
     scratch: &'w mut String,
     out: &'w mut Vec<u8>,
 }
 
-impl Line<'_, '_> {
+impl RowLine<'_, '_> {
     #[inline]
     fn is_csv(&self) -> bool {
         self.writer.format == RowFormat::Csv
@@ -102,7 +102,7 @@ impl Line<'_, '_> {
     }
 }
 
-impl RowVisitor for Line<'_, '_> {
+impl RowVisitor for RowLine<'_, '_> {
     #[inline]
     fn null(&mut self, column: usize) {
         self.begin(column);

@@ -194,7 +194,7 @@ fn bad(line: u64, error: Error) -> Bad {
     Bad { line, column, error }
 }
 
-/// Rows that refer to what is not there, and may come yet, in the same table.
+/// Rows that refer to what is not there, and may come yet where it is of the same table.
 #[derive(Default)]
 struct Waiting {
     rows: Vec<(Vec<u8>, Bad)>,

@@ -50,10 +50,10 @@ fn push_infinity(timestamp: i64, out: &mut String) -> bool {
     true
 }
 
-/// A date, or a time, on its way to text: a string that grew by a character at a time would take several times as long.
+/// A date, a time or an offset on its way to text: a string that grew by a character at a time would take several times as long.
 #[derive(Default)]
 struct Line {
-    /// As many as the longest has: `-` aside, a year of six digits, and six digits behind the point.
+    /// Enough for `294276-12-31 23:59:59.999999`, and for a date of the year 5874897.
     bytes: [u8; 32],
     len: usize,
 }
@@ -146,23 +146,18 @@ fn push_era(year: i64, out: &mut String) {
     }
 }
 
-/// A number of two digits.
-fn push_two(value: i64, out: &mut String) {
-    let digit = |value: i64| char::from(b'0' + (value % 10) as u8);
-    out.push(digit(value / 10));
-    out.push(digit(value));
-}
-
 fn push_offset(seconds: i64, out: &mut String) {
-    out.push(if seconds < 0 { '-' } else { '+' });
+    let mut line = Line::default();
+    line.byte(if seconds < 0 { b'-' } else { b'+' });
     let rest = seconds.abs();
-    push_two(rest / 3600, out);
+    line.two(rest / 3600);
     if rest % 3600 != 0 {
-        out.push(':');
-        push_two(rest / 60 % 60, out);
+        line.byte(b':');
+        line.two(rest / 60 % 60);
         if rest % 60 != 0 {
-            out.push(':');
-            push_two(rest % 60, out);
+            line.byte(b':');
+            line.two(rest % 60);
         }
     }
+    line.end(out);
 }
