@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Part of the budget that is not given to page frames: 1/16, but 1/8 as long as that is no more than [`OTHER_ENOUGH`], what a process
 /// has besides included, and at least this many bytes. Who needs more has frames make room.
 const OTHER_MIN: u64 = 6 << 20;
-const OTHER_ENOUGH: u64 = 16 << 20;
+const OTHER_ENOUGH: u64 = 10 << 20;
 /// Smallest budget an engine works with, in bytes.
 pub(crate) const MIN_MEMORY: u64 = 8 << 20;
 
@@ -461,6 +461,19 @@ mod tests {
     use super::*;
     use gannet_base::memory::Purpose;
     use gannet_io::sim::SimDisk;
+
+    #[test]
+    fn a_pool_has_as_many_frames_as_its_memory_has_room_for() {
+        for page_size in PAGE_SIZES {
+            // One more takes more; where the table doubles, much more.
+            for bytes in [1 << 20, (8 << 20) + 1, (150 << 20) - 4097, 3 << 30] {
+                let frames = Pool::frames_for(bytes, page_size);
+                assert!(Pool::memory(frames, page_size) <= bytes, "{frames} of {page_size} in {bytes}");
+                assert!(Pool::memory(frames + 1, page_size) > bytes, "{frames} of {page_size} in {bytes}");
+            }
+        }
+        assert_eq!(Pool::frames_for(100, 4096), 0);
+    }
 
     #[test]
     fn pools_of_several_page_sizes_share_one_budget() {

@@ -9,16 +9,13 @@ use crate::node::NodeRef;
 use crate::page::{self, PageKind};
 use crate::pool::Access;
 use crate::shared::{STATUS, UNDO_DIRECTORY};
-use crate::tree::{BTree, Children, Dense, Density, TreeRoot, is_full};
+use crate::tree::{BTree, Children, Dense, Density, TreeRoot, fill_limit, is_full};
 use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Shares of a node that are filled, in percent, of leaves and of nodes above: as a bulk load does.
-const LEAF_FILL: usize = 96;
-const INNER_FILL: usize = 90;
 /// How many nodes are written at most for one that becomes free: nodes that are fuller than that, on average, stay as they are.
 pub(super) const WRITTEN_FOR_ONE: usize = 4;
 /// Nodes that are looked at for one permit, at most.
@@ -27,11 +24,6 @@ const LOOKED_AT: usize = 8;
 /// Whether a tree's entries have versions.
 pub(super) fn has_versions(tree: TreeId) -> bool {
     !matches!(tree, STATUS | UNDO_DIRECTORY)
-}
-
-/// Bytes of a node of this level that may be filled.
-pub(super) fn limit(page_size: usize, level: u8) -> usize {
-    page_size * if level == 0 { LEAF_FILL } else { INNER_FILL } / 100
 }
 
 /// What somebody who goes along a level finds.
@@ -99,7 +91,7 @@ impl Compaction {
             // For a piece of work only: garbage is to be swept in between.
             let _garbage = self.hold_garbage();
             let density = Density {
-                limit: limit(self.shared.core.page_size, level),
+                limit: fill_limit(self.shared.core.page_size, level.into()),
                 horizon: has_versions.then(|| self.shared.registry.horizon()),
                 may: &|node| !self.may_be_reverted(node),
             };

@@ -7,12 +7,12 @@
 //! It is a hint. What it says of a page is as old as the pass; a page that it knows nothing of is looked at, and so is each one before it is changed. What has
 //! become sparse since is left to the next compaction.
 
-use super::dense::{WRITTEN_FOR_ONE, limit};
+use super::dense::WRITTEN_FOR_ONE;
 use crate::node::NodeRef;
 use crate::page::{self, PageKind};
 use crate::pass::{Bytes, Flaw, Visitor};
 use crate::space::Extent;
-use crate::tree::{Density, is_full};
+use crate::tree::{Density, fill_limit, is_full};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -83,7 +83,7 @@ impl Fullness {
 
     /// Whether the first one, with some of those behind it, may fit into one page less.
     fn may_be_worth_it(&self, leaves: &[PageId]) -> bool {
-        let limit = limit(self.page_size, 0);
+        let limit = fill_limit(self.page_size, 0);
         let mut used = 0;
         let fits = |(index, &page): (usize, &PageId)| {
             used += self.used(page);

@@ -232,11 +232,16 @@ impl Pool {
 
     /// The most frames whose memory is at most `bytes`.
     pub(crate) fn frames_for(bytes: u64, page_size: usize) -> usize {
-        let mut frames = (bytes / (page_size as u64 + 64)) as usize;
-        while frames > 0 && Self::memory(frames, page_size) > bytes {
-            frames -= (frames / 64).max(1);
+        // `memory` never falls with the number of frames: the least number that takes more is one too many.
+        let (mut fits, mut too_many) = (0, bytes as usize / page_size + 1);
+        while fits + 1 < too_many {
+            let frames = fits.midpoint(too_many);
+            match Self::memory(frames, page_size) <= bytes {
+                true => fits = frames,
+                false => too_many = frames,
+            }
         }
-        frames
+        fits
     }
 
     pub(crate) fn new(page_size: usize, frames: usize, budget: &Budget) -> Result<Arc<Self>> {

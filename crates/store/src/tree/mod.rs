@@ -36,7 +36,7 @@ use gannet_base::sync::Mutex;
 use gannet_base::{PageId, TreeId, TxnId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-pub(crate) use bulk::BulkLoader;
+pub(crate) use bulk::{BulkLoader, fill_limit};
 pub(crate) use dense::{Dense, Density, is_full};
 pub use divide::Division;
 pub use measure::TreeSize;
