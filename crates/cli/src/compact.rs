@@ -83,6 +83,9 @@ fn tell(
         "  {} pages were merged into others, {} moved, {} of them of long values",
         report.pages_merged, report.pages_moved, report.value_pages_moved
     )?;
+    for what in &report.unreadable {
+        writeln!(out, "  cannot be read: {}", printable(what))?;
+    }
     for held in &report.held {
         writeln!(out, "  kept: {}, {}", format_size(held.bytes), printable(&held.what))?;
     }

@@ -153,6 +153,32 @@ fn everything_comes_back_from_sql_and_from_csv() {
 }
 
 #[test]
+fn defaults_are_written_as_postgresql_reads_them_and_stay_as_they_are() {
+    let site = Site::new();
+    let definition = "create table t (a timestamp default now() at time zone 'utc', b bool default not true, c bool default 1 in (1, 2),
+        d int default -1, e int default 1 + 1, f text default 'x', g date default '2024-01-02'::date, h timestamp default now(),
+        i numeric default (2 * 3), j text default null, k int default (7) + 1)";
+    let first = site.database("first.gnt", definition);
+    let text = dumped(&first, &dump::Options::default());
+    for part in [
+        "DEFAULT (now() AT TIME ZONE 'utc')",
+        "DEFAULT (NOT true)",
+        "DEFAULT (1 IN (1, 2))",
+        "DEFAULT 'x'",
+        "DEFAULT now()",
+        "DEFAULT (2 * 3)",
+        "DEFAULT ((7) + 1)",
+    ] {
+        assert!(text.to_lowercase().contains(&part.to_lowercase()), "{part} is not in {text}");
+    }
+    let second = site.database("second.gnt", "");
+    loaded(&second, site.file("dump.sql", &text), &load::Options::default()).unwrap();
+    assert_eq!(dumped(&second, &dump::Options::default()), text);
+    let rows = "insert into t (f) values ('y') returning b, c, d, e, g, i, j, k";
+    assert_eq!(run(&first, rows), run(&second, rows));
+}
+
+#[test]
 fn a_part_is_dumped_with_what_belongs_to_it() {
     let site = Site::new();
     let first = site.database("first.gnt", EVERYTHING);

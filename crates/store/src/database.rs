@@ -27,11 +27,13 @@ mod compact;
 pub(crate) mod create;
 mod open;
 mod rename;
+pub(crate) mod replay;
 mod report;
 mod restart;
 mod stat;
 
 pub(crate) use create::Attempt;
+pub(crate) use open::wal_limit;
 pub use report::{RowLockReport, SnapshotReport, TransactionReport, WorkReport};
 
 use crate::archive::ArchiveReport;

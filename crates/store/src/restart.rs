@@ -23,7 +23,7 @@ use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::pool::Access;
-use crate::recovery::{PARTS, PageRedo, Scan, gather};
+use crate::recovery::{PageRedo, Scan, redo_in_turns};
 use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
 use crate::tree::{BTree, TreeRoot};
@@ -32,7 +32,6 @@ use crate::undo::{self, Segment, UndoKind, UndoRecord};
 use crate::view;
 use crate::{Error, Result};
 use gannet_base::clock::{self, Instant};
-use gannet_base::memory::Purpose;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
 use gannet_io::Class;
@@ -41,13 +40,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Part of the budget that gathered changes take, and its least size in bytes.
-const GATHER_SHARE: u64 = 8;
-const GATHER_MIN: u64 = 1 << 20;
-/// Part of the budget that a read of the log takes, and its bounds in bytes.
-const CHUNK_SHARE: u64 = 256;
-const CHUNK_MIN: u64 = 64 << 10;
-const CHUNK_MAX: u64 = 256 << 10;
 /// Pages after which the one who reads ahead learns how far redo has come.
 const TELL_EVERY: usize = 4;
 /// Undo records that are read, and whose rows are fetched, at one time.
@@ -240,43 +232,14 @@ impl Shared {
 
     /// False when it was given up.
     fn redo_all(&self, engine: &Engine, redo: &Arc<PageRedo>, end: Lsn) -> Result<bool> {
-        let budget = self.core.budget.limit();
-        let limit = (budget / GATHER_SHARE).max(GATHER_MIN);
-        let chunk = (budget / CHUNK_SHARE).next_power_of_two().clamp(CHUNK_MIN, CHUNK_MAX);
         let is_stopping = || self.is_stopping();
-        let scan = Scan { log: &self.core.log, end, chunk, is_stopping: &is_stopping };
-        let pages = redo.table().len();
-        if pages >= LONG_PAGES && !self.give_way(HEAD_START) {
+        if redo.table().len() >= LONG_PAGES && !self.give_way(HEAD_START) {
             return Ok(false);
         }
         let ahead = Ahead::start(&self.core, redo);
-        let (mut from, mut count) = (0, pages);
-        let mut gathers = true;
-        while from < pages {
-            let wanted = from..pages.min(from + count);
-            let mut range = wanted.clone();
-            if gathers {
-                match self.gather(engine, redo, wanted.clone(), &scan, limit) {
-                    Ok(None) => return Ok(false),
-                    Ok(Some(found)) => range = found,
-                    // Whoever finds no way through the log from its beginning walks each page's own.
-                    Err(Error::Damaged(_) | Error::Memory(_)) => gathers = false,
-                    Err(error) => return Err(error),
-                }
-            }
-            if range.is_empty() && wanted.len() > 1 {
-                // Not even the first part of them found room.
-                count = wanted.len().div_ceil(PARTS);
-                continue;
-            }
-            // One page's changes alone may be more than there is memory for.
-            range.end = range.end.max(from + 1);
-            if !self.touch(redo, range.clone(), &ahead)? {
-                return Ok(false);
-            }
-            redo.set_gathered(None);
-            from = range.end;
-            count = if gathers { (range.len() * 2).max(64) } else { pages };
+        let scan = Scan { log: &self.core.log, end, is_stopping: &is_stopping };
+        if !redo_in_turns(engine, redo, &scan, &mut |range| self.touch(redo, range, &ahead))? {
+            return Ok(false);
         }
         ahead.end()?;
         Ok(true)
@@ -292,24 +255,6 @@ impl Shared {
             clock::sleep(left.min(WAIT_PAUSE));
         }
         false
-    }
-
-    fn gather(
-        &self,
-        engine: &Engine,
-        redo: &PageRedo,
-        wanted: Range<usize>,
-        scan: &Scan<'_>,
-        limit: u64,
-    ) -> Result<Option<Range<usize>>> {
-        let memory = engine.memory(Purpose::Log, self.core.log.scan_memory(scan.chunk))?;
-        let limit = limit + memory.bytes();
-        let gathered = gather(redo, wanted, scan, memory, limit)?;
-        Ok(gathered.map(|gathered| {
-            let range = gathered.range();
-            redo.set_gathered(Some(gathered));
-            range
-        }))
     }
 
     /// Brings pages up to date that nobody has touched yet; false when it was given up.

@@ -156,6 +156,25 @@ fn a_leaf_in_the_place_of_another_one_is_named_with_the_keys_that_are_gone() {
 }
 
 #[test]
+fn a_tree_that_somebody_may_drop_is_there_until_he_commits() {
+    let mut image = Image::new();
+    let leaves = image.leaves();
+    let (wrong, place) = (image.page(leaves[3]).to_vec(), leaves[5]);
+    image.put(place, &wrong);
+    let db = open(&image.disk);
+    let mut dropping = db.begin(TransactionOptions::default());
+    assert!(dropping.drop_tree("one").unwrap());
+    // As with TRUNCATE: another one has its name.
+    dropping.create_tree("one").unwrap();
+    let report = db.check().unwrap();
+    assert_found(&report, place, "covers other keys", |stake| matches!(stake, Stake::Rows { .. }));
+    assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
+    assert_eq!(report.findings[0].name.as_deref(), Some("one"));
+    dropping.rollback().unwrap();
+    assert_eq!(db.check().unwrap().findings.len(), 1);
+}
+
+#[test]
 fn a_page_of_another_tree_is_named() {
     let mut image = Image::new();
     let place = image.leaves()[4];

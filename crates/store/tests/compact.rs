@@ -3,6 +3,8 @@
 use gannet_base::{clock, thread};
 use gannet_io::Disk;
 use gannet_io::sim::SimDisk;
+use gannet_store::node::NodeRef;
+use gannet_store::page::{self, PageKind};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, CompactReport, CreateOptions, Database, Destination, Engine,
     EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, Source, StatMode,
@@ -155,6 +157,36 @@ fn a_file_shrinks_to_what_is_left_when_the_first_rows_go() {
 #[test]
 fn a_file_shrinks_to_what_is_left_when_the_last_rows_go() {
     shrinks_after(|i| i >= 6_000);
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_stays_and_the_rest_is_compacted() {
+    let disk = SimDisk::new(11);
+    let db = create(&disk);
+    let mut rows = fill(&db, "t", 20_000, 200);
+    delete(&db, "t", &mut rows, |i| i % 3 != 0);
+    db.close().unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let before = bytes.len() as u64;
+    let is_leaf = |page: &[u8]| page::kind(page) == Some(PageKind::Node) && NodeRef::new(page).level() == 0;
+    let leaves: Vec<usize> =
+        (2..bytes.len() / PAGE).filter(|&i| is_leaf(&bytes[i * PAGE..(i + 1) * PAGE])).collect();
+    for &page in leaves[leaves.len() / 2..].iter().step_by(60) {
+        disk.corrupt(Path::new(FILE), (page * PAGE) as u64 + 2000, 16, page as u64).unwrap();
+    }
+    let db = open(&disk, FILE);
+    let report = db.compact().unwrap();
+    assert!(report.file_bytes < before && report.pages_moved > 100, "{report:?}");
+    assert!(!report.unreadable.is_empty(), "{report:?}");
+    assert!(report.unreadable.iter().all(|what| what.contains("page ")), "{report:?}");
+    assert!(report.held.iter().any(|held| held.what.contains("cannot be read")), "{report:?}");
+    // What is damaged is so still, and nothing else.
+    assert!(!db.check().unwrap().findings.is_empty());
+    let sorted = |mut all: Vec<String>| {
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(db.compact().unwrap().unreadable), sorted(report.unreadable));
 }
 
 #[test]

@@ -434,6 +434,24 @@ fn only_the_trees_that_were_asked_for() {
 }
 
 #[test]
+fn a_tree_that_somebody_may_drop_is_counted_until_he_commits() {
+    let db = create(&SimDisk::new(12));
+    let mut txn = begin(&db);
+    let tree = txn.create_tree("rows").unwrap();
+    (0..300).for_each(|i| txn.put(&tree, &key(i), &[7; 100]).unwrap());
+    txn.commit().unwrap();
+    let options = StatOptions { trees: Some(vec!["rows".to_owned()]), ..records() };
+    let before = contents(&db.statistics(&options).unwrap(), "rows");
+    let mut dropping = begin(&db);
+    assert!(dropping.drop_tree("rows").unwrap());
+    let beside = contents(&db.statistics(&options).unwrap(), "rows");
+    assert_eq!(beside.leaf_pages, before.leaf_pages);
+    dropping.commit().unwrap();
+    let error = db.statistics(&options).unwrap_err().to_string();
+    assert!(error.contains("there is no tree \"rows\""), "{error}");
+}
+
+#[test]
 fn counting_ends_when_it_is_asked_to_and_leaves_the_budget_as_it_was() {
     let story = story(&SimDisk::new(11));
     let db = &story.db;

@@ -201,6 +201,22 @@ pub fn bind_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Re
     default(&mut definition_binder(scope, sql), ty, modifier, &expr)
 }
 
+/// A default's text as it may stand behind DEFAULT: PostgreSQL's grammar has only some expressions there, and all of them in parentheses.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(crate) fn default_clause(sql: &str) -> Result<String> {
+    let stands_alone = matches!(
+        parse::parse_expression(sql)?,
+        ast::Expr::Nested(_)
+            | ast::Expr::Value(_)
+            | ast::Expr::Function(_)
+            | ast::Expr::Cast { .. }
+            | ast::Expr::TypedString(_)
+    );
+    Ok(if stands_alone { sql.to_owned() } else { format!("({sql})") })
+}
+
 /// A new default's text as it is stored, likewise.
 pub fn define_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> Result<String> {
     let expr = parse::parse_expression(sql)?;

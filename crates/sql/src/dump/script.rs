@@ -4,6 +4,7 @@
 //! 1. Each part is text that both PostgreSQL 15 and Gannet read, and stands behind everything that it needs.
 //! 2. Keys, checks, indexes and references come behind the rows, so that these can be loaded without them.
 
+use crate::bind::default_clause;
 use crate::catalog::{Catalog, Column, Oid, Sequence, Table};
 use crate::ddl::sequences_mentioned;
 use crate::system::definition::{self, quote_identifier};
@@ -229,6 +230,7 @@ fn late_defaults(catalog: &Catalog, table: &Table, out: &mut Vec<Part>) -> Resul
         else {
             continue;
         };
+        let default = default_clause(default)?;
         out.push(Part {
             name: table.name.clone(),
             tables: vec![table.name.clone(), other.name.clone()],
@@ -263,7 +265,7 @@ fn create_table(catalog: &Catalog, table: &Table) -> Result<Part> {
             }
             (Some(default), _) if identity_of_another(catalog, default)?.is_some() => {}
             (Some(default), _) => {
-                let _ = write!(sql, " DEFAULT {default}");
+                let _ = write!(sql, " DEFAULT {}", default_clause(default)?);
             }
             (None, _) => {}
         }

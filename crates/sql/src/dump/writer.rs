@@ -227,6 +227,8 @@ impl<'t> Writer<'t> {
             Target::Stream(stream) => Place::Stream(stream),
             Target::Files(files) => Place::Files(files),
             Target::Path(path) => {
+                // What is called so with a slash behind it is the same folder.
+                let path: PathBuf = path.components().collect();
                 there_already(&*disk, &path)?;
                 let partial = with_suffix(&path, ".partial");
                 lock = Some(Lock::take(&disk, &partial)?);

@@ -71,6 +71,26 @@ pub(super) struct Input {
     memory: Option<WorkMemory>,
 }
 
+/// What a file is that begins so, and what to do with it, where it is none that is read.
+fn foreign(begin: &[u8]) -> Option<&'static str> {
+    const FORMATS: [(&[u8], &str); 7] = [
+        (
+            b"PGDMP",
+            "an archive of pg_dump in its custom format: dump as plain text (pg_dump -Fp), or turn it into that (pg_restore -f FILE)",
+        ),
+        (
+            b"toc.dat\0",
+            "an archive of pg_dump in its tar format: dump as plain text (pg_dump -Fp), or turn it into that (pg_restore -f FILE)",
+        ),
+        (b"\x1f\x8b", "compressed with gzip: load what it holds (gunzip -c FILE | gannet load - DB)"),
+        (b"\x28\xb5\x2f\xfd", "compressed with zstd: load what it holds (zstd -dc FILE | gannet load - DB)"),
+        (b"\xfd7zXZ\0", "compressed with xz: load what it holds (xz -dc FILE | gannet load - DB)"),
+        (b"\xff\xfe", "in UTF-16: turn it into UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+        (b"\xfe\xff", "in UTF-16: turn it into UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+    ];
+    FORMATS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, what)| *what)
+}
+
 impl Input {
     /// A file.
     pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Self> {
@@ -231,8 +251,14 @@ impl Input {
         if end == self.start {
             return Ok(None);
         }
-        if self.line == 0 && self.buffer[self.start..end].starts_with(BYTE_ORDER_MARK.as_bytes()) {
-            self.start += BYTE_ORDER_MARK.len();
+        if self.line == 0 {
+            if let Some(what) = foreign(&self.buffer[self.start..]) {
+                let message = format!("{} is {what}", self.name);
+                return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+            }
+            if self.buffer[self.start..end].starts_with(BYTE_ORDER_MARK.as_bytes()) {
+                self.start += BYTE_ORDER_MARK.len();
+            }
         }
         let line = self.start..end;
         self.start = end;

@@ -680,7 +680,13 @@ fn cut_off(input: &Input) -> Error {
 fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Result<Manifest> {
     let path = folder.join(MANIFEST);
     if !disk.exists(&path).map_err(failed)? {
-        let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}");
+        let of_postgres = disk.exists(&folder.join("toc.dat")).map_err(failed)?;
+        let hint = if of_postgres {
+            "; it is one of pg_dump in its directory format: dump as plain text (pg_dump -Fp)"
+        } else {
+            ""
+        };
+        let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}{hint}");
         return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
     }
     let mut input = Input::open(disk, &path, mode)?;

@@ -5,7 +5,8 @@
 //! 2. A part counts up to where the next one begins, and has log of one segment only. So one that was broken off is followed by another one,
 //!    which may begin with log that others have as well, and nothing that is there is ever written to again. Where several have the same
 //!    log the one that was begun last counts, as far as it comes, and behind that those before it.
-//! 3. A part whose first frame is not whole was never begun.
+//! 3. A part whose first frame is not whole was never begun: a crash came first, and another one has the log from where that would have begun. Where
+//!    none has, it is damaged.
 
 use super::format::{
     END_LEN, INFO, Info, POSITION, PartBegin, PartEnd, Position, parse_part, read_text, read_text_frame,
@@ -114,6 +115,17 @@ impl Folder {
             parts.clear();
             begin = first_of_segment(begin - 1);
         }
+    }
+
+    /// Parts whose first frame is not whole, and where they begin, from `from` to `to`.
+    pub(super) fn not_begun(&self, from: u64, to: u64) -> Result<Vec<(u64, PathBuf)>> {
+        let mut found = Vec::new();
+        for (first, _, name) in self.names.iter().filter(|(first, ..)| (from..=to).contains(first)) {
+            if self.part(name)?.is_none() {
+                found.push((*first, self.path.join(name)));
+            }
+        }
+        Ok(found)
     }
 
     /// A part; `None` where it was never begun.

@@ -41,7 +41,7 @@ const PIECE: u64 = 256 << 10;
 const MUCH: u64 = 1 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often it is written down how far the archive has come.
-const POSITION_EVERY: Duration = Duration::from_secs(10);
+const POSITION_EVERY: Duration = Duration::from_secs(5);
 
 /// The archive in a folder, as it ends.
 struct Tail {
@@ -363,12 +363,15 @@ impl Follower {
             self.note_synced(opened);
         }
         if opened.walk.whole() >= mark_end {
-            self.status.inner.lock().caught_up = Some((marked, mark_unix_us));
+            self.status.inner.lock().caught_up = Some(marked);
             opened.position.unix_us = mark_unix_us;
             self.mark = None;
         }
         opened.position.backup_end = self.status.inner.lock().backup_end;
-        opened.write_position(stopping)
+        if opened.write_position(stopping)? {
+            self.status.inner.lock().noted_unix_us = opened.position.unix_us;
+        }
+        Ok(())
     }
 
     /// What was synced needs not be kept any more.
@@ -448,6 +451,7 @@ impl Follower {
             let mut inner = self.status.inner.lock();
             inner.archived = first;
             inner.gap = position.gap;
+            inner.noted_unix_us = position.unix_us;
             inner.backup_end = inner.backup_end.max(position.backup_end);
         }
         let segment_size = self.meta.segment_size;
@@ -607,14 +611,15 @@ impl Session {
         self.synced = (self.walk.whole(), self.walk.whole_crc());
     }
 
-    /// Writes down how far the archive has come, now and then.
-    fn write_position(&mut self, at_once: bool) -> Result<()> {
+    /// Writes down how far the archive has come, now and then; false where that can wait.
+    fn write_position(&mut self, at_once: bool) -> Result<bool> {
         let is_due = self.position_at.is_none_or(|at| at.elapsed() >= POSITION_EVERY);
         if !at_once && !is_due {
-            return Ok(());
+            return Ok(false);
         }
         self.position_at = Some(clock::now());
-        Ok(self.disk.publish(&self.path.join(POSITION), text_of(&self.position).as_bytes(), self.mode)?)
+        self.disk.publish(&self.path.join(POSITION), text_of(&self.position).as_bytes(), self.mode)?;
+        Ok(true)
     }
 }
 

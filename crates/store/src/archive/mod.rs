@@ -39,7 +39,7 @@ use std::time::Duration;
 
 pub(crate) use follow::{Follower, check_new, look};
 pub use plan::RecoveryTarget;
-pub(crate) use restore::{Added, Extension};
+pub(crate) use restore::{Added, Extension, Place};
 pub use verify::{ArchiveGap, ArchiveVerifyReport};
 pub(crate) use verify::{prune, run as verify};
 
@@ -87,7 +87,8 @@ pub struct ArchiveReport {
     pub state: ArchiveState,
     /// All of the log below this LSN is archived, but for gaps.
     pub archived_lsn: u64,
-    /// Every commit up to this time is archived, in microseconds since 1970-01-01 UTC; 0 where that is not known yet.
+    /// Every commit up to this time is archived, and a restore can have it as its target, in microseconds since 1970-01-01 UTC; 0 where that is
+    /// not known yet. It is noted in the folder every 5 s.
     pub archived_unix_us: u64,
     /// Bytes of log that are durable and not archived.
     pub behind_bytes: u64,
@@ -119,7 +120,9 @@ struct Inner {
     state: ArchiveState,
     archived: u64,
     /// Everything that was durable then is archived.
-    caught_up: Option<(Instant, u64)>,
+    caught_up: Option<Instant>,
+    /// The time that the folder's own note says: a restore reaches as far as that.
+    noted_unix_us: u64,
     began: Instant,
     written: u64,
     failing: Option<(Instant, u64)>,
@@ -157,12 +160,12 @@ impl Status {
     pub(crate) fn report(&self, durable: Lsn) -> ArchiveReport {
         let inner = self.inner.lock();
         let behind_bytes = durable.0.saturating_sub(inner.archived);
-        let waits_since = inner.caught_up.map_or(inner.began, |(at, _)| at);
+        let waits_since = inner.caught_up.unwrap_or(inner.began);
         ArchiveReport {
             destination: self.destination.clone(),
             state: inner.state,
             archived_lsn: inner.archived,
-            archived_unix_us: inner.caught_up.map_or(0, |(_, unix_us)| unix_us),
+            archived_unix_us: inner.noted_unix_us,
             behind_bytes,
             behind_seconds: match behind_bytes {
                 0 => 0.0,

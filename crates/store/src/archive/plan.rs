@@ -17,7 +17,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Points that a message names at most.
+/// Points, or parts, that a message names at most.
 const POINTS_NAMED: usize = 10;
 
 /// Up to where a restore goes on with the log of an archive.
@@ -228,7 +228,18 @@ pub(super) fn make(
 /// What verifying says of it as well.
 pub(super) fn missing(folder: &Folder, from: u64, to: u64, what: &str) -> String {
     let path = &folder.path;
-    format!("of the archive {path:?} the log from lsn {from} to {to} is missing or damaged: {what}")
+    let damaged = damaged(folder, from, to);
+    format!("of the archive {path:?} the log from lsn {from} to {to} is missing or damaged: {what}{damaged}")
+}
+
+/// Names the parts that begin from `from` to `to` and cannot be read, where there are any.
+fn damaged(folder: &Folder, from: u64, to: u64) -> String {
+    let found = folder.not_begun(from, to).unwrap_or_default();
+    let names: Vec<_> = found.iter().take(POINTS_NAMED).map(|(_, path)| format!("{path:?}")).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("; the first frame of {} is not whole", names.join(", "))
 }
 
 /// The parts that may have the log behind the backup's end, and which of them that lies in.
@@ -246,7 +257,7 @@ fn cover(folder: &Folder, manifest: &Manifest) -> Result<(Vec<Part>, usize)> {
     let Some(covering) = before.checked_sub(1) else {
         let begins = parts.first().map_or_else(
             || "it is empty".to_owned(),
-            |part| format!("it begins at lsn {}", part.begin.first),
+            |part| format!("it begins at lsn {}{}", part.begin.first, damaged(folder, 0, end)),
         );
         return Err(Error::Backup(format!(
             "the archive {path:?} does not have the log from the end of {manifest} on, which is lsn {end}: {begins}. Take a backup that ends \

@@ -1,5 +1,9 @@
 //! Putting the log of an archive behind that of a backup.
 //!
+//! # How much of it
+//! All of it may be many times as long as the database, and is in the archive already. So whoever is given it may apply what is there to the pages, and let
+//! that log go ([`Place::written`]), as a database does with a checkpoint.
+//!
 //! # A crash at any point
 //! This is a part of a restore: the file has no header yet, and is recognised as one that was begun (`backup::restore`).
 
@@ -23,6 +27,16 @@ const WRITE: usize = 256 << 10;
 pub(crate) struct Extension {
     pub(crate) folder: PathBuf,
     pub(crate) target: RecoveryTarget,
+}
+
+/// Where the log is written to.
+pub(crate) trait Place {
+    /// The file of the segment of that number, which is made where there is none.
+    fn segment(&mut self, number: u64) -> Result<Arc<dyn File>>;
+
+    /// The log is written up to `at`, and what may not count after all is not longer than an eighth of a segment; what is known of all that is written, and
+    /// more. Returns the LSN that it was applied up to: what is below may be gone, and never comes again.
+    fn written(&mut self, at: u64, added: &Added, watch: &mut Watch<'_>) -> Result<u64>;
 }
 
 /// What was added.
@@ -51,12 +65,12 @@ impl Extension {
 }
 
 impl Plan {
-    /// Copies the log from the backup's end to the target into segment files, which `segment` makes or finds.
+    /// Copies the log from the backup's end to the target into segment files.
     pub(crate) fn write(
         &self,
         engine: &Engine,
         manifest: &Manifest,
-        segment: &mut dyn FnMut(u64) -> Result<Arc<dyn File>>,
+        place: &mut dyn Place,
         watch: &mut Watch<'_>,
     ) -> Result<Added> {
         let size = manifest.begin.segment_size;
@@ -68,7 +82,8 @@ impl Plan {
             size,
             at: 0,
             bytes: Vec::with_capacity(2 * WRITE),
-            segment,
+            place,
+            applied: 0,
             added,
             watch,
             permit: None,
@@ -105,7 +120,9 @@ struct Writer<'a, 'w> {
     /// Where `bytes` belong: a multiple of a block.
     at: u64,
     bytes: Vec<u8>,
-    segment: &'a mut dyn FnMut(u64) -> Result<Arc<dyn File>>,
+    place: &'a mut dyn Place,
+    /// What is below was applied.
+    applied: u64,
     added: Added,
     watch: &'a mut Watch<'w>,
     permit: Option<Permit>,
@@ -150,10 +167,23 @@ impl Reader for Writer<'_, '_> {
             }
             None => return self.blank(end - begin),
         }
-        if self.bytes.len() >= WRITE { self.flush() } else { Ok(()) }
+        if self.bytes.len() < WRITE {
+            return Ok(());
+        }
+        self.flush()?;
+        // Who applies it asks for permits of his own.
+        self.permit = None;
+        self.applied = self.place.written(self.at, &self.added, self.watch)?;
+        Ok(())
     }
 
     fn back_to(&mut self, lsn: u64) -> Result<()> {
+        if lsn < self.applied {
+            return Err(Error::Backup(format!(
+                "the archive has changed, or is damaged: its log goes on at lsn {lsn} again, after what is below lsn {} was applied",
+                self.applied
+            )));
+        }
         match lsn.max(self.from).checked_sub(self.at) {
             // What is before is not written yet.
             Some(kept) => {
@@ -166,6 +196,7 @@ impl Reader for Writer<'_, '_> {
 
     fn look(&mut self) -> Result<()> {
         self.permit = None;
+        self.watch.job().set_done((self.at + self.bytes.len() as u64).saturating_sub(self.from));
         self.watch.look()?;
         self.permit = Some(self.watch.job().permit()?);
         Ok(())
@@ -182,7 +213,7 @@ impl Writer<'_, '_> {
             return Ok(());
         }
         let mut block = AlignedBuffer::zeroed(BLOCK as usize);
-        let file = (self.segment)(self.at / self.size)?;
+        let file = self.place.segment(self.at / self.size)?;
         file.read_at(Class::Maintenance, self.at % self.size, &mut block)?;
         self.bytes.extend_from_slice(&block[..have]);
         Ok(())
@@ -209,7 +240,7 @@ impl Writer<'_, '_> {
             let len = whole.min(room as usize);
             let mut buffer = AlignedBuffer::zeroed(len);
             buffer.copy_from_slice(&self.bytes[..len]);
-            let file = (self.segment)(self.at / self.size)?;
+            let file = self.place.segment(self.at / self.size)?;
             file.write_at(Class::Maintenance, self.at % self.size, &buffer, Durability::Cached)?;
             self.watch.job().count_written(len as u64);
             self.bytes.drain(..len);

@@ -15,6 +15,7 @@ use gannet_base::Lsn;
 use gannet_base::memory::Purpose;
 use gannet_io::ModeRequest;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Log that an archive lacks.
@@ -115,9 +116,11 @@ pub(crate) fn run(
         return Err(Error::Backup(plan::missing(&folder, 0, to, &what)));
     }
     let mut from = 0;
+    let mut whole = Vec::new();
     while from < parts.len() {
         let ended = reader::read(&folder, &parts, from, &mut verifier)?;
         verifier.report.to = ended.whole;
+        whole.push(parts[from].begin.first..=ended.whole);
         match ended.why.of_all(&folder, &parts, ended.whole)? {
             Why::Over(_) | Why::Told => break,
             Why::Gap(to) => {
@@ -131,10 +134,24 @@ pub(crate) fn run(
         }
     }
     let mut report = verifier.report;
+    whole.extend(report.gaps.iter().map(|gap| gap.from..=gap.to));
+    refuse_damaged(&folder, &parts, &whole)?;
     if folder.position.lsn <= report.to {
         report.until_unix_us = report.until_unix_us.max(folder.position.unix_us);
     }
     Ok(report)
+}
+
+/// Finds parts whose first frame is not whole, and whose log no others have.
+fn refuse_damaged(folder: &Folder, parts: &[Part], whole: &[RangeInclusive<u64>]) -> Result<()> {
+    for (first, _) in folder.not_begun(0, u64::MAX)? {
+        if parts.is_empty() || whole.iter().any(|range| range.contains(&first)) {
+            continue;
+        }
+        let next = parts.iter().map(|part| part.begin.first).find(|next| *next > first).unwrap_or(first);
+        return Err(Error::Backup(plan::missing(folder, first, next, "no part has it")));
+    }
+    Ok(())
 }
 
 /// Removes the parts of an archive that have log from below `below` only. Gives their number.

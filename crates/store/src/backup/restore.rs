@@ -7,14 +7,16 @@
 //!
 //! # How
 //! Of backups in folders the newest is read first, and a page that it has is not written again from an older one. A stream is read as it
-//! comes. The log is that of the newest one; what it has is applied when the database is opened.
+//! comes. The log is that of the newest one; what it has is applied when the database is opened. Of an archive's log, which may be many times as
+//! long, no more lies beside the file than a database may have of its log (`wal_limit`): when there is that much it is applied to the pages
+//! ([`replay`]), and all goes but what is needed to go on behind it.
 
 use super::format::{Codec, FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest, PAGES_MAX};
 use super::source::{BackupFile, Feed, Frame, Item, Source};
-use crate::archive::{Added, Extension};
+use crate::archive::{Added, Extension, Place};
 use crate::block::{Block, FileRange};
-use crate::database::{Attempt, Database};
+use crate::database::{Attempt, Database, replay, wal_limit};
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
@@ -49,8 +51,26 @@ pub struct RestoreReport {
     pub manifest: Manifest,
     /// The database is as it was at this LSN: the backup's end, or the target in an archive.
     pub end_lsn: u64,
-    /// How the database came up.
+    /// How the database came up; what of an archive's log was applied before is counted in it.
     pub restart: crate::RestartReport,
+}
+
+/// What of the log was applied to the pages already.
+struct Applied {
+    /// Redo goes on there.
+    redo_from: u64,
+    /// Above every transaction number in it.
+    next_txn: u64,
+    pages: u64,
+    changes: u64,
+}
+
+/// What was written.
+struct Written {
+    manifest: Manifest,
+    /// Where the log ends.
+    end: u64,
+    applied: Applied,
 }
 
 /// The frames of a source, what of them is under way, and what was made of them.
@@ -102,7 +122,7 @@ pub(crate) fn run(
     let disk = engine.disk();
     // The restored database is another copy, whose log does not belong into the archive of the first.
     let open = &OpenOptions { archive: None, ..open.clone() };
-    if disk.exists(path)? && !Database::is_missing(disk, path)? {
+    if !Database::is_missing(disk, path)? {
         return Err(Error::Backup(format!("{path:?} exists already: a restore overwrites nothing")));
     }
     if let Source::Files(files) = &source {
@@ -110,11 +130,12 @@ pub(crate) fn run(
         // Whether there is a way to the target is said before anything is written.
         if let (Some(archive), Some(newest)) = (archive, files.last()) {
             watch.job().phase("looks for the target", Unit::Bytes, 0);
-            more = archive.plan(engine, &newest.manifest, open.mode, watch)?.log_bytes();
+            let log = archive.plan(engine, &newest.manifest, open.mode, watch)?.log_bytes();
+            more = log.min(wal_limit(newest.manifest.begin.segment_size, open));
         }
         check_room(&**disk, path, files, more)?;
     }
-    let (manifest, end_lsn) = {
+    let Written { manifest, end: end_lsn, applied } = {
         let mut attempt = Attempt::new(disk, path)?;
         let (data, _lock) = attempt.start(open)?;
         let written = write_all(engine, source, (data, attempt.folder()), open, archive, watch)?;
@@ -126,13 +147,13 @@ pub(crate) fn run(
         .open(path, open)
         .map_err(|error| Error::Backup(format!("{path:?} was restored, and cannot be opened: {error}")))?;
     let outcome = database.await_restart_watched(watch);
-    let restart = database.restart_report();
+    let mut restart = database.restart_report();
     // Whoever cannot wait ends the job: what is not written is redone by the next who opens it.
     let closed = database.close();
     outcome?;
     closed?;
     // The log was whole when it was written: where it reads as if it ended earlier, what is behind would be missed by nobody.
-    let reached = manifest.begin.start_lsn + restart.log_bytes;
+    let reached = applied.redo_from + restart.log_bytes;
     if reached < end_lsn {
         return Err(Error::Backup(format!(
             "{path:?} was restored, and is not as it was at lsn {end_lsn}: its log can be read up to lsn {reached} only. The disk has not kept \
@@ -142,6 +163,10 @@ pub(crate) fn run(
     if let Some(damage) = restart.damaged_pages.first() {
         return Err(Error::Backup(format!("{path:?} was restored, and is damaged: {damage}")));
     }
+    restart.pages += applied.pages;
+    restart.redone_pages += applied.pages;
+    restart.applied_changes += applied.changes;
+    restart.log_bytes += applied.redo_from - manifest.begin.start_lsn;
     Ok(RestoreReport { manifest, end_lsn, restart })
 }
 
@@ -174,7 +199,7 @@ fn write_all(
     open: &OpenOptions,
     archive: Option<&Extension>,
     watch: &mut Watch<'_>,
-) -> Result<(Manifest, u64)> {
+) -> Result<Written> {
     let newest = match &source {
         Source::Files(files) => files.last().map(|file| file.manifest.clone()),
         Source::Stream(_) => None,
@@ -219,14 +244,15 @@ fn write_all(
     }
     run_crew("gannet-restore", Crew::StandsBy, watch, &restore.stop, workers)?;
     let (manifest, end) = restore.take_newest()?;
+    let mut applied = Applied { redo_from: manifest.begin.start_lsn, next_txn: 0, pages: 0, changes: 0 };
     let end = match archive {
-        Some(archive) => restore.add_archived(engine, &manifest, archive, end, watch)?,
+        Some(archive) => restore.add_archived(engine, &manifest, archive, (end, &mut applied), watch)?,
         None => end,
     };
     watch.job().phase("makes it durable", Unit::Bytes, 0);
     watch.look()?;
-    restore.finish(&manifest, end)?;
-    Ok((manifest, end.end))
+    restore.finish(&manifest, end, &applied)?;
+    Ok(Written { manifest, end: end.end, applied })
 }
 
 impl Restore {
@@ -410,24 +436,25 @@ impl Restore {
         engine: &Engine,
         manifest: &Manifest,
         archive: &Extension,
-        end: Added,
+        (end, applied): (Added, &mut Applied),
         watch: &mut Watch<'_>,
     ) -> Result<Added> {
         let plan = archive.plan(engine, manifest, self.open.mode, watch)?;
-        watch.job().phase("copies archived log", Unit::Bytes, plan.log_bytes());
-        let mut state = self.state.lock();
-        let size = manifest.begin.segment_size;
-        let added =
-            plan.write(engine, manifest, &mut |number| self.segment(&mut state, number, size), watch)?;
-        // An extent is given out as a whole, and a change may be logged before its pages are.
-        let grown =
-            added.pages.next_multiple_of(EXTENT_PAGES) + GROWS_BY / u64::from(manifest.begin.page_size);
-        let pages = if added.pages > end.pages { grown } else { end.pages };
-        Ok(Added { pages, ..added })
+        watch.job().phase("copies and applies archived log", Unit::Bytes, plan.log_bytes());
+        let mut place = LogPlace {
+            restore: self,
+            engine,
+            manifest,
+            pages: end.pages,
+            state: &mut self.state.lock(),
+            applied,
+        };
+        let added = plan.write(engine, manifest, &mut place, watch)?;
+        Ok(Added { pages: place.pages_with(&added), ..added })
     }
 
     /// Makes pages and log durable, and then a database of them, whose log ends there.
-    fn finish(&self, manifest: &Manifest, end: Added) -> Result<()> {
+    fn finish(&self, manifest: &Manifest, end: Added, applied: &Applied) -> Result<()> {
         let mut state = self.state.lock();
         let size = manifest.begin.segment_size;
         if end.end.is_multiple_of(size) {
@@ -439,14 +466,93 @@ impl Restore {
         }
         self.disk.sync_dir(&self.folder)?;
         let len = end.pages * u64::from(manifest.begin.page_size);
-        if self.data.len()? < len {
-            self.data.allocate(0, len)?;
-        }
+        self.grow(len)?;
         self.data.set_len(len)?;
         self.data.sync(Class::Maintenance)?;
         let mut header = manifest.begin.header(end.incarnation);
+        header.redo_from = Lsn(applied.redo_from);
+        header.next_txn = header.next_txn.max(applied.next_txn);
         let believed = planted(Mutation::ArchivedHomesBelieved);
         header.homes_from = Lsn(if believed { manifest.end_lsn } else { end.end });
         header.write_both(&*self.data)
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        if self.data.len()? < len {
+            self.data.allocate(0, len)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the log of an archive goes: beside the file, and from time to time into its pages.
+struct LogPlace<'a> {
+    restore: &'a Restore,
+    engine: &'a Engine,
+    manifest: &'a Manifest,
+    /// Pages that the file had when the backup was taken.
+    pages: u64,
+    state: &'a mut State,
+    applied: &'a mut Applied,
+}
+
+impl LogPlace<'_> {
+    /// Pages that the file has to have room for.
+    fn pages_with(&self, added: &Added) -> u64 {
+        if added.pages <= self.pages {
+            return self.pages;
+        }
+        // An extent is given out as a whole, and a change may be logged before its pages are.
+        added.pages.next_multiple_of(EXTENT_PAGES) + GROWS_BY / u64::from(self.manifest.begin.page_size)
+    }
+
+    /// Applies what is written of the log, and lets go what is not needed to go on at `next`, where a segment begins.
+    fn apply(&mut self, next: u64, added: &Added, watch: &mut Watch<'_>) -> Result<()> {
+        let (begin, restore) = (&self.manifest.begin, self.restore);
+        restore.grow(self.pages_with(added) * u64::from(begin.page_size))?;
+        let mut meta = begin.header(added.incarnation);
+        meta.redo_from = Lsn(self.applied.redo_from);
+        let files = (&restore.data, restore.folder.as_path());
+        let refuse = |what: String| {
+            Err(Error::Backup(format!(
+                "the archived log was written to {:?}, and cannot be applied: {what}. The disk may not have kept it: restore to another one",
+                restore.folder
+            )))
+        };
+        let found = match replay::apply(self.engine, files, &meta, &restore.open, watch) {
+            Ok(found) if found.end.0 < next => {
+                return refuse(format!("it can be read up to lsn {} only, not to {next}", found.end));
+            }
+            Err(error @ Error::Damaged(_)) => return refuse(error.to_string()),
+            found => found?,
+        };
+        self.applied.redo_from = next;
+        self.applied.next_txn = self.applied.next_txn.max(found.highest_txn + 1);
+        self.applied.pages += found.pages;
+        self.applied.changes += found.changes;
+        // The end of the segment before says what is open where redo begins.
+        let needed = self.state.segments.split_off(&(next / begin.segment_size - 1));
+        for number in std::mem::replace(&mut self.state.segments, needed).into_keys() {
+            restore.disk.remove(&restore.segment_path(number))?;
+        }
+        Ok(())
+    }
+}
+
+impl Place for LogPlace<'_> {
+    fn segment(&mut self, number: u64) -> Result<Arc<dyn File>> {
+        self.restore.segment(self.state, number, self.manifest.begin.segment_size)
+    }
+
+    fn written(&mut self, at: u64, added: &Added, watch: &mut Watch<'_>) -> Result<u64> {
+        let size = self.manifest.begin.segment_size;
+        // What may not count after all is behind.
+        let next = (at - size / 8) / size * size;
+        if next >= self.applied.redo_from + wal_limit(size, &self.restore.open) {
+            // Behind a segment that is complete there is always another one.
+            self.segment(at / size)?;
+            self.apply(next, added, watch)?;
+        }
+        Ok(self.applied.redo_from)
     }
 }

@@ -23,7 +23,11 @@ use crate::{Error, Result};
 use gannet_base::{Lsn, clock};
 use gannet_io::{Disk, OpenOptions};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Databases of which a message names the latest backup, at most.
+const DATABASES_NAMED: usize = 10;
 
 /// Which backup another one adds to.
 #[derive(Clone, Debug)]
@@ -264,14 +268,21 @@ impl Database {
     }
 }
 
-/// The latest backup of this copy of a database in a folder.
+/// The latest backup of this copy of a database in a folder, with all that it adds to.
 fn latest(folder: &BackupPlace, lineage: &Lineage) -> Result<BackupFile> {
     let all = all_or_none(folder)?;
-    all.into_iter().rfind(|one| lineage.is_past(&one.manifest)).ok_or_else(|| {
+    let latest = all.into_iter().rfind(|one| lineage.is_past(&one.manifest)).ok_or_else(|| {
         Error::Backup(format!(
             "there is no backup of this copy of the database in {folder:?}: take a full one first"
         ))
-    })
+    })?;
+    match latest.clone().chain() {
+        Ok(_) => Ok(latest),
+        Err(Error::Backup(what)) => Err(Error::Backup(format!(
+            "{what}: what is added to it now could not be restored from here. Put that back, take a full backup, or name the one to add to"
+        ))),
+        Err(error) => Err(error),
+    }
 }
 
 /// All backups in a folder. One that cannot be read may be the latest: then nobody knows which that is.
@@ -436,19 +447,34 @@ impl Source {
     /// [`Error::Backup`] where there is no such backup, or a part of one only.
     pub fn find(places: &[BackupPlace]) -> Result<Source> {
         if let [place] = places {
-            let found = if is_folder(place)? {
-                let all = all_or_none(place)?;
-                all.into_iter()
-                    .max_by_key(|one| one.manifest.begin.started_unix_us)
-                    .ok_or_else(|| Error::Backup(format!("there is no complete backup in {place:?}")))?
-            } else {
-                BackupFile::find(place)?
-            };
+            let found = if is_folder(place)? { latest_of_one(place)? } else { BackupFile::find(place)? };
             return Ok(Source::Files(found.chain()?));
         }
         let files = places.iter().map(BackupFile::find).collect::<Result<_>>()?;
         Ok(Source::Files(files))
     }
+}
+
+/// The latest backup in a folder, which has those of one database only.
+fn latest_of_one(place: &BackupPlace) -> Result<BackupFile> {
+    let mut latest = BTreeMap::new();
+    for one in all_or_none(place)? {
+        let begin = &one.manifest.begin;
+        let (id, time) = (begin.database_id, begin.started_unix_us);
+        if latest.get(&id).is_none_or(|known: &BackupFile| known.manifest.begin.started_unix_us <= time) {
+            latest.insert(id, one);
+        }
+    }
+    let mut latest: Vec<_> = latest.into_values().collect();
+    if latest.len() > 1 {
+        let names: Vec<_> = latest.iter().take(DATABASES_NAMED).map(BackupFile::path).collect();
+        return Err(Error::Backup(format!(
+            "{place:?} has backups of {} databases: name the one that is meant; the latest of each: {}",
+            latest.len(),
+            names.join(", ")
+        )));
+    }
+    latest.pop().ok_or_else(|| Error::Backup(format!("there is no complete backup in {place:?}")))
 }
 
 /// Whether a place is a folder, and not a backup. In an object store that is one which has something in it.

@@ -1,12 +1,12 @@
 //! What a check knows before it begins: the trees, the undo segments, and which pages the log has changed last.
 
 use super::report::{Finding, Findings, Key, Stake};
-use crate::entry::Entry;
+use crate::entry::{Entry, TOMBSTONE};
 use crate::log::RedoTable;
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
 use crate::space::EXTENT_PAGES;
 use crate::tree::BTree;
-use crate::undo::Segment;
+use crate::undo::{self, Segment, UndoKind};
 use crate::work::WorkMemory;
 use crate::{Error, Result, catalog};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
@@ -23,7 +23,7 @@ pub(crate) struct Known {
 /// What the catalog says.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
-    /// Trees whose creation is committed, and the store's own.
+    /// Trees whose creation is committed, whether or not somebody is about to drop them, and the store's own.
     pub(crate) live: BTreeMap<TreeId, Known>,
     /// Trees whose creation is not: their pages need no explanation.
     pub(crate) passing: BTreeSet<TreeId>,
@@ -83,15 +83,19 @@ impl Trees {
 
     fn take_entry(&mut self, shared: &Shared, key: &[u8], payload: &[u8]) -> std::result::Result<(), String> {
         // Whoever writes an entry ends only behind it: asked in this order, an open one is never taken for committed.
-        let entry = Entry::decode(payload).filter(|entry| !entry.is_tombstone());
-        let Some(entry) = entry else { return Ok(()) };
-        let Some((tree, root)) = catalog::decode(entry.value) else {
-            return Err(format!("the entry of tree {} makes no sense", Key(key)));
-        };
-        if !entry.writer.is_none() && shared.registry.find(entry.writer).is_some() {
-            self.passing.insert(tree);
+        let Some(entry) = Entry::decode(payload) else { return Ok(()) };
+        let is_open = !entry.writer.is_none() && shared.registry.find(entry.writer).is_some();
+        let decoded = if entry.is_tombstone() { None } else { Some(catalog::decode(entry.value)) };
+        let Some((tree, root)) = (match decoded {
+            Some(None) => return Err(format!("the entry of tree {} makes no sense", Key(key))),
+            Some(decoded) if !is_open => decoded,
+            open => {
+                self.passing.extend(open.flatten().map(|(tree, _)| tree));
+                if is_open { committed_before(shared, &entry) } else { None }
+            }
+        }) else {
             return Ok(());
-        }
+        };
         if root.is_none() {
             return Err(format!("{tree}, {}, has no root", Key(key)));
         }
@@ -106,6 +110,27 @@ impl Trees {
 
     pub(super) fn name(&self, tree: TreeId) -> Option<String> {
         self.live.get(&tree).and_then(|known| known.name.clone())
+    }
+}
+
+/// The tree that stood in an entry before the open transaction that has changed it: whoever drops a tree takes it from nobody before he commits. `None` where
+/// there was none, or where the transaction has ended meanwhile.
+fn committed_before(shared: &Shared, entry: &Entry<'_>) -> Option<(TreeId, PageId)> {
+    let (mut at, mut value) = (entry.undo, entry.value.to_vec());
+    loop {
+        let record = undo::read_of(&shared.core, at, entry.writer).ok()?;
+        if record.kind == UndoKind::Insert {
+            return None;
+        }
+        // A lock left the value where it was.
+        if record.kind != UndoKind::Lock {
+            value = record.value;
+        }
+        if record.previous_writer != entry.writer {
+            let flags = record.previous_flags;
+            return if flags & TOMBSTONE != 0 { None } else { catalog::decode(&value) };
+        }
+        at = record.previous_undo;
     }
 }
 

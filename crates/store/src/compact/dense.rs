@@ -54,14 +54,8 @@ impl Compaction {
         let shared = &self.shared;
         self.job.phase("makes trees denser", Unit::Pages, plan::used_pages(shared, &|| self.breathe())?);
         for id in plan::movable(shared) {
-            match self.make_tree_dense(id) {
-                // What cannot be read is found by a check; everything else is compacted all the same.
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                    self.check()?;
-                    self.job.note(error);
-                }
-                other => other?,
-            }
+            // Everything else is compacted all the same.
+            self.make_tree_dense(id).or_else(|error| self.pass_over(error))?;
         }
         Ok(())
     }

@@ -89,6 +89,9 @@ pub struct Held {
     pub bytes: u64,
 }
 
+/// Pages that a report names which could not be read, at most.
+const UNREADABLE_TOLD: usize = 10;
+
 /// What a compaction did.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CompactReport {
@@ -110,6 +113,9 @@ pub struct CompactReport {
     pub value_pages_moved: u64,
     /// What keeps the file from becoming shorter; nothing where it is as short as it can be.
     pub held: Vec<Held>,
+    /// What could not be read, so that pages stay where they are, each page once: the first ten of it.
+    #[serde(default)]
+    pub unreadable: Vec<String>,
 }
 
 /// Who goes through the file as a whole, and who moves what those rely on: not both at a time.
@@ -371,11 +377,11 @@ impl Compaction {
         *self.permit.lock() = None;
         let give_up = || self.is_over();
         let mut round = sweep::Round::new(&self.shared, sweep::By::Part(&self.job), Duration::ZERO, &give_up);
-        match self.shared.sweep(&mut round) {
-            Ok(_) => Ok(()),
-            Err(Error::Damaged(_) | Error::NeverWritten(_)) => self.check(),
-            Err(error) => Err(error),
+        self.shared.sweep(&mut round).or_else(|error| self.pass_over(error))?;
+        if let Some(damage) = round.cleaned().damage {
+            self.note_unreadable(damage);
         }
+        Ok(())
     }
 
     /// Moves what is to be moved once, `again` only where it is worth it; false when nothing was.
@@ -473,7 +479,8 @@ impl Compaction {
         let core = &self.shared.core;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let used = self.used_bytes()?;
-        let held = plan::held(&self.shared, &|| self.breathe())?;
+        let has_damage = !self.report.lock().unreadable.is_empty();
+        let held = plan::held(&self.shared, has_damage, &|| self.breathe())?;
         let mut report = self.report.lock();
         report.file_bytes = core.volume.file.len()?;
         report.used_bytes = used;
@@ -483,6 +490,24 @@ impl Compaction {
         report.value_pages_moved = load(&self.counters.value_pages);
         report.held = held;
         Ok(())
+    }
+
+    /// Passes over what cannot be read, and remembers it; any other error is handed back.
+    fn pass_over(&self, error: Error) -> Result<()> {
+        if !matches!(error, Error::Damaged(_) | Error::NeverWritten(_)) {
+            return Err(error);
+        }
+        self.check()?;
+        self.note_unreadable(error.to_string());
+        Ok(())
+    }
+
+    fn note_unreadable(&self, what: String) {
+        self.job.note(&what);
+        let mut report = self.report.lock();
+        if report.unreadable.len() < UNREADABLE_TOLD && !report.unreadable.contains(&what) {
+            report.unreadable.push(what);
+        }
     }
 
     fn used_bytes(&self) -> Result<u64> {

@@ -51,14 +51,8 @@ impl Compaction {
             self.check()?;
             let first = PageId(extent * EXTENT_PAGES);
             let Some(what) = pass::extent_of(core, first)? else { continue };
-            match self.empty_extent(first, what, &mut course) {
-                // What cannot be read stays where it is; a check finds it.
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                    self.check()?;
-                    self.job.note(error);
-                }
-                other => other?,
-            }
+            // What cannot be read stays where it is.
+            self.empty_extent(first, what, &mut course).or_else(|error| self.pass_over(error))?;
         }
         for tree in std::mem::take(&mut course.values) {
             course.is_full = false;

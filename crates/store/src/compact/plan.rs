@@ -155,8 +155,8 @@ impl Plan {
     }
 }
 
-/// What lies behind where the file could end, by what it is.
-pub(super) fn held(shared: &Shared, check: Check<'_>) -> Result<Vec<Held>> {
+/// What lies behind where the file could end, by what it is. With `has_damage` some of it could not be read.
+pub(super) fn held(shared: &Shared, has_damage: bool, check: Check<'_>) -> Result<Vec<Held>> {
     let plan = Plan::make(shared, check)?;
     let (mut undo, mut strangers, mut others) = (0, 0, 0);
     // Of pages: those in use, and those in the extents of trees that are not.
@@ -182,10 +182,20 @@ pub(super) fn held(shared: &Shared, check: Check<'_>) -> Result<Vec<Held>> {
             held.push(Held { what: what.to_owned(), bytes: extents * extent_bytes });
         }
     };
-    hold(undo, "undo that an open transaction or snapshot still needs: compact again once it has ended");
+    hold(
+        undo,
+        match has_damage {
+            true => {
+                "undo that an open transaction or snapshot may need, or that leads to pages that cannot be read"
+            }
+            false => "undo that an open transaction or snapshot still needs: compact again once it has ended",
+        },
+    );
     hold(strangers, "trees that are being created or dropped: compact again once that is done");
     let readers = shared.moved_values.lock().is_some();
-    let why = if readers {
+    let why = if has_damage {
+        "pages that cannot be read, or lie beside such: `gannet check` names the damage; restore a backup"
+    } else if readers {
         "pages that an open snapshot may still read: compact again once it has ended"
     } else {
         "pages that others were changing: compact again"

@@ -9,6 +9,7 @@
 
 use super::Compaction;
 use super::moves::Course;
+use crate::Result;
 use crate::entry::{self, Entry, decode_reference};
 use crate::mtr::{Mtr, Part};
 use crate::node::NodeRef;
@@ -17,7 +18,6 @@ use crate::page::{HEADER_LEN, PageKind};
 use crate::pool::Access;
 use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::tree::{BTree, Relocated, TreeRoot};
-use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::sync::atomic::Ordering;
 
@@ -44,12 +44,8 @@ impl Compaction {
             // Waited for while garbage may go.
             self.was_held_up(course)?;
             from = match next {
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
-                    self.check()?;
-                    self.job.note(error);
-                    return Ok(());
-                }
-                other => other?.flatten(),
+                Ok(next) => next.flatten(),
+                Err(error) => return self.pass_over(error),
             };
         }
         Ok(())

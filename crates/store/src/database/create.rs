@@ -64,8 +64,7 @@ impl Database {
             archive::check_new(engine.disk(), folder, open.mode)?;
         }
         let disk = engine.disk();
-        let exists = disk.exists(path)?;
-        if exists && !Self::is_missing(disk, path)? {
+        if !Self::is_missing(disk, path)? {
             return Err(exists_already(path));
         }
         let mut attempt = Attempt::new(disk, path)?;
@@ -110,6 +109,11 @@ impl Database {
 
     /// See [`Engine::is_missing`].
     pub(crate) fn is_missing(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool> {
+        if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(Error::Invalid(format!(
+                "{path:?} is the name of a folder: a database is a file, give it the name of one"
+            )));
+        }
         if !disk.exists(path)? {
             return Ok(true);
         }

@@ -86,8 +86,8 @@ struct Parts {
 }
 
 /// What is in force of the limit asked for: four segments at least.
-fn wal_limit(meta: &Meta, open: &OpenOptions) -> u64 {
-    open.wal_limit.max(4 * meta.segment_size)
+pub(crate) fn wal_limit(segment_size: u64, open: &OpenOptions) -> u64 {
+    open.wal_limit.max(4 * segment_size)
 }
 
 pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> LogOptions {
@@ -96,9 +96,21 @@ pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> L
     // At least half a segment, which is the log's own lower limit.
     let affordable = (engine.budget().limit() / 16).max(1).next_power_of_two() / 2;
     options.ring_size = LOG_RING.min(affordable).max(meta.segment_size / 2);
-    options.recycle_max = wal_limit(meta, open);
+    options.recycle_max = wal_limit(meta.segment_size, open);
     options.mode = open.mode;
     options
+}
+
+/// How pages of a redo table are brought up to date, if there are any; see [`PageRedo::new`].
+pub(super) fn page_redo(
+    log: &Log,
+    table: Option<RedoTable>,
+    engine: &Engine,
+    writes: bool,
+) -> Result<Option<Arc<PageRedo>>> {
+    let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
+    let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
+    Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?, writes))))
 }
 
 impl Database {
@@ -276,7 +288,7 @@ impl Database {
             }
             None => (None, Aftermath::default()),
         };
-        let redo = Self::prepare_redo(&log, table, engine, !options.salvage)?;
+        let redo = page_redo(&log, table, engine, !options.salvage)?;
         volume.set_redo(redo.clone().map(|redo| redo as _));
         let capacity = file.len()? / meta.page_size as u64;
         let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
@@ -288,7 +300,7 @@ impl Database {
             Space::new(meta.page_size, capacity, if new { 0 } else { groups }),
             engine.budget().clone(),
             &log_options,
-            wal_limit(&meta, options),
+            wal_limit(meta.segment_size, options),
         ));
         core.space.set_cut_at(meta.cut_at);
         if meta.archived {
@@ -385,17 +397,6 @@ impl Database {
             }
             other => other,
         }
-    }
-
-    fn prepare_redo(
-        log: &Log,
-        table: Option<RedoTable>,
-        engine: &Engine,
-        writes: bool,
-    ) -> Result<Option<Arc<PageRedo>>> {
-        let Some(table) = table.filter(|table| !table.is_empty()) else { return Ok(None) };
-        let cache = REDO_CACHE.min(engine.budget().limit() / 16).max(256 << 10);
-        Ok(Some(Arc::new(PageRedo::new(table, log.reader(cache)?, writes))))
     }
 
     fn share(

@@ -7,14 +7,23 @@
 //!    left to another scan.
 
 use super::PageRedo;
-use crate::Result;
+use crate::engine::Engine;
 use crate::log::{Log, RecordView};
 use crate::work::WorkMemory;
+use crate::{Error, Result};
 use gannet_base::Lsn;
+use gannet_base::memory::Purpose;
 use std::ops::Range;
 
+/// Part of the budget that gathered changes take, and its least size in bytes.
+const GATHER_SHARE: u64 = 8;
+const GATHER_MIN: u64 = 1 << 20;
+/// Part of the budget that a read of the log takes, and its bounds in bytes.
+const CHUNK_SHARE: u64 = 256;
+const CHUNK_MIN: u64 = 64 << 10;
+const CHUNK_MAX: u64 = 256 << 10;
 /// Parts the pages of a scan are cut into, of which the last ones are dropped when memory runs out.
-pub(crate) const PARTS: usize = 16;
+const PARTS: usize = 16;
 /// Memory is taken in pieces of this size; an operation is shorter than a quarter of one.
 const PIECE: usize = 256 << 10;
 /// In front of each change: place of the next one, length, kind, whether it is first contents, two bytes unused, LSN, LSN
@@ -194,23 +203,72 @@ impl Gathered {
 /// How the log is scanned.
 pub(crate) struct Scan<'a> {
     pub(crate) log: &'a Log,
-    /// Where it ended when the database was opened.
+    /// Where it ended when it was opened.
     pub(crate) end: Lsn,
-    /// Bytes read at a time.
-    pub(crate) chunk: u64,
     /// Whether to give up.
     pub(crate) is_stopping: &'a dyn Fn() -> bool,
 }
 
-/// Gathers, within `limit` bytes, what the pages at the places `range` of the table are due, as far as that does not need more.
+/// Goes through the table in page order: gathers what some of its pages are due, as many as there is memory for, and has `touch` bring those at
+/// these places up to date, which is false when it was given up, as is what this returns.
+pub(crate) fn redo_in_turns(
+    engine: &Engine,
+    redo: &PageRedo,
+    scan: &Scan<'_>,
+    touch: &mut dyn FnMut(Range<usize>) -> Result<bool>,
+) -> Result<bool> {
+    let budget = engine.budget().limit();
+    let limit = (budget / GATHER_SHARE).max(GATHER_MIN);
+    let chunk = (budget / CHUNK_SHARE).next_power_of_two().clamp(CHUNK_MIN, CHUNK_MAX);
+    let pages = redo.table().len();
+    let (mut from, mut count) = (0, pages);
+    let mut gathers = true;
+    while from < pages {
+        let wanted = from..pages.min(from + count);
+        let mut range = wanted.clone();
+        if gathers {
+            let gathered = engine
+                .memory(Purpose::Log, scan.log.scan_memory(chunk))
+                .and_then(|memory| gather(redo, wanted.clone(), scan, chunk, memory, limit));
+            match gathered {
+                Ok(None) => return Ok(false),
+                Ok(Some(gathered)) => {
+                    range = gathered.range();
+                    redo.set_gathered(Some(gathered));
+                }
+                // Whoever finds no way through the log from its beginning walks each page's own.
+                Err(Error::Damaged(_) | Error::Memory(_)) => gathers = false,
+                Err(error) => return Err(error),
+            }
+        }
+        if range.is_empty() && wanted.len() > 1 {
+            // Not even the first part of them found room.
+            count = wanted.len().div_ceil(PARTS);
+            continue;
+        }
+        // One page's changes alone may be more than there is memory for.
+        range.end = range.end.max(from + 1);
+        if !touch(range.clone())? {
+            return Ok(false);
+        }
+        redo.set_gathered(None);
+        from = range.end;
+        count = if gathers { (range.len() * 2).max(64) } else { pages };
+    }
+    Ok(true)
+}
+
+/// Gathers, within `limit` bytes besides those that reading `chunk` bytes of the log at a time takes, what the pages at the places `range` of the table are due, as far as that does not need more.
 /// Pages that were looked at already count for nothing. `None` when it was given up.
-pub(crate) fn gather(
+fn gather(
     redo: &PageRedo,
     range: Range<usize>,
     scan: &Scan<'_>,
+    chunk: u64,
     memory: WorkMemory,
     limit: u64,
 ) -> Result<Option<Gathered>> {
+    let limit = limit + memory.bytes();
     let entries = redo.table().entries();
     let mut gathered = Gathered::new(range.clone(), memory, limit);
     let due = range.filter(|&index| !redo.is_done(index)).map(|index| entries[index].home);
@@ -241,15 +299,14 @@ pub(crate) fn gather(
         stopped = records.is_multiple_of(LOOK_UP_EVERY) && (scan.is_stopping)();
         Ok(!stopped && !gathered.range.is_empty())
     };
-    scan.log.scan(from, scan.end, scan.chunk, &mut visit)?;
+    scan.log.scan(from, scan.end, chunk, &mut visit)?;
     Ok((!stopped).then_some(gathered))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Engine, EngineOptions};
-    use gannet_base::memory::Purpose;
+    use crate::engine::EngineOptions;
     use gannet_io::sim::SimDisk;
     use std::sync::Arc;
 

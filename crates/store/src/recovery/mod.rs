@@ -22,7 +22,7 @@
 
 mod gather;
 
-pub(crate) use gather::{Gathered, PARTS, Scan, gather};
+pub(crate) use gather::{Gathered, Scan, redo_in_turns};
 
 use crate::log::{LogReader, PageChange, RedoTable};
 use crate::mutation::{Mutation, planted};
