@@ -3,8 +3,10 @@
 //! The limit is a memory cgroup, page cache included (v1, or v2 where its parent hands memory down). Where there can be none the program runs without,
 //! and what it says of its group is null: a report says so.
 //!
-//! Whoever is ended is asked to first (SIGTERM), so that he can end whom he has started, and put right what he has changed. The same happens to a step whose lab has
-//! ended, however that has: where there is `setpriv` (util-linux), the system asks in its place ([`tied`]).
+//! Whoever is ended is asked to first (SIGTERM), so that he can end whom he has started, and put right what he has changed.
+//!
+//! Nobody outlives who has started him by much, however that has ended (`kill -9`). A step of our own looks whether its lab is still there, and comes to its end where it
+//! is not ([`end_with_lab`]); of all other programs the system takes care, where there is `setpriv` (util-linux): see [`tied`].
 
 use crate::lock::Lock;
 use crate::record::Ended;
@@ -14,11 +16,11 @@ use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often a program is looked at.
@@ -34,6 +36,10 @@ const GROUPS: [(&str, &str, bool); 2] =
     [("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true), ("/sys/fs/cgroup", "memory.max", false)];
 /// What the names of ours begin with; the number of the process that has made it follows, and a number.
 const GROUP: &str = "gannet-lab-";
+/// How often a step looks whether its lab is still there.
+const LOOK_FOR_LAB: Duration = Duration::from_millis(100);
+/// The variable that tells a step the number of its lab's process.
+const STEP_OF: &str = "LAB_STEP_OF";
 /// What [`Step::command`] begins with where it is this very program.
 pub const OURSELVES: &str = "gannet-lab";
 
@@ -229,6 +235,24 @@ pub(crate) fn tied_as(account: Option<&str>, group: Option<&Group>, program: &Pa
     command
 }
 
+/// Sets `stop` once the lab has ended whose step this process is, if it is one, and ends the process where it does not end by itself then.
+///
+/// The system could send a signal instead, but sends it again for each thread of the lab that ends after the one that has started the step, and a second one means haste.
+pub fn end_with_lab(stop: &Arc<AtomicBool>) {
+    let lab = std::env::var(STEP_OF).ok().and_then(|pid| pid.parse().ok());
+    // Whoever a step starts has the variable, too, but another parent.
+    let Some(lab) = lab.filter(|&lab: &u32| lab == parent_id()) else { return };
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        while parent_id() == lab {
+            std::thread::sleep(LOOK_FOR_LAB);
+        }
+        stop.store(true, Ordering::Relaxed);
+        std::thread::sleep(PATIENCE);
+        std::process::exit(130);
+    });
+}
+
 /// Asks a process to end by this signal, and kills it where it has not done so in time.
 ///
 /// # Errors
@@ -307,11 +331,17 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     chill(&step.cold)?;
     let group = step.limit.and_then(Group::new);
     let [program, arguments @ ..] = step.command.as_slice() else { bail!("{}: nothing to run", step.id) };
-    let program = match program.as_str() {
-        OURSELVES => std::env::current_exe()?,
-        other => installed(other).with_context(|| format!("{other} is not installed"))?,
+    let mut command = match program.as_str() {
+        OURSELVES => {
+            let mut command = within(group.as_ref(), std::env::current_exe()?);
+            command.env(STEP_OF, std::process::id().to_string());
+            command
+        }
+        other => {
+            let program = installed(other).with_context(|| format!("{other} is not installed"))?;
+            tied(group.as_ref(), &program, "KILL")
+        }
     };
-    let mut command = tied(group.as_ref(), &program, "TERM");
     command.args(arguments);
     let input = lock.map_or(Ok(Stdio::null()), |lock| lock.shared().map(Stdio::from))?;
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -37,19 +37,18 @@ impl Lock {
                 return Ok(Lock { file, path });
             }
             let (owner, holders) = (owner(&path), holders(&path));
-            let is_alive = owner.is_some_and(|owner| holders.is_empty() || holders.contains(&owner));
-            if is_alive || begun.elapsed() >= patience {
-                let who: Vec<String> = match (is_alive, owner) {
-                    (true, Some(owner)) => vec![owner.to_string()],
-                    _ => holders.iter().map(u32::to_string).collect(),
-                };
-                bail!(
-                    "{folder:?} is being worked on by process {}; wait for it, or end it",
-                    if who.is_empty() { "?".to_owned() } else { who.join(", ") }
-                );
+            // Where we may not see who has it open, it is taken for the one who has written there that he has.
+            let owner = owner.filter(|owner| holders.is_empty() || holders.contains(owner));
+            let who: Vec<String> = match owner {
+                Some(owner) => vec![owner.to_string()],
+                None => holders.iter().map(u32::to_string).collect(),
+            };
+            let who = if who.is_empty() { "of an unknown number".to_owned() } else { who.join(", ") };
+            if owner.is_some() || begun.elapsed() >= patience {
+                bail!("{folder:?} is being worked on by process {who}; wait for it, or end it");
             }
             if !std::mem::replace(&mut is_told, true) {
-                eprintln!("waiting for what the lab that was killed has left to end: process {holders:?}");
+                eprintln!("waiting for process {who} to end, which a lab that was killed has left");
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -368,6 +368,7 @@ fn work() -> Result<()> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    gannet_lab::confine::end_with_lab(&stop);
     let word = std::env::args_os().nth(1).unwrap_or_default();
     let rest = &mut lexopt::Parser::from_args(std::env::args_os().skip(2));
     match &*word.to_string_lossy() {

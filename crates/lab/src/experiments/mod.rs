@@ -155,7 +155,7 @@ mod tests {
                 "After 0",
                 "-0 ",
                 "NaN",
-                "is ahead",
+                "is ahead in",
                 "No planner's choice takes",
                 "No rival took part",
             ] {
