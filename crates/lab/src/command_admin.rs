@@ -201,8 +201,7 @@ fn within_can(arguments: &Arguments) -> Result<()> {
 /// Runs the command; one JSON object on standard output.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let Some(arguments) = parse(parser)? else {
-        print!("{HELP}");
-        return Ok(());
+        return crate::output::text(HELP);
     };
     let mut told = match &*arguments.step {
         "copy" => files::plain_copy(&arguments.from, &arguments.to)?,
@@ -215,8 +214,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
         // Whether anybody is held to the limit.
         told["has_group"] = Group::new(arguments.memory).is_some().into();
     }
-    println!("{told}");
-    Ok(())
+    crate::output::line(told)
 }
 
 #[cfg(feature = "rivals")]

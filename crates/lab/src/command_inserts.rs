@@ -100,7 +100,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
                 trial::run(&setup, &arguments.config, stop).with_context(|| arguments.config.describe())?;
             measured["rows"] = json!(size.rows);
             measured["reports"] = json!(arguments.reports);
-            println!("{}", json!({ "workload": "inserts", "measured": measured }));
+            crate::output::line(json!({ "workload": "inserts", "measured": measured }))?;
             Ok(())
         }
         other => bail!("inserts is load or run, not {other:?}"),
@@ -115,13 +115,10 @@ fn load(arguments: &Arguments, size: Size, stop: &AtomicBool) -> Result<()> {
         bail!("interrupted");
     }
     let bytes = std::fs::metadata(servers::database(&arguments.dir))?.len();
-    println!(
-        "{}",
-        json!({
-            "workload": "inserts load", "rows": size.rows, "page_size": page_size, "segment_size": arguments.segment_size, "file_bytes": bytes,
-            "seconds": begun.elapsed().as_secs_f64(),
-        })
-    );
+    crate::output::line(json!({
+        "workload": "inserts load", "rows": size.rows, "page_size": page_size, "segment_size": arguments.segment_size, "file_bytes": bytes,
+        "seconds": begun.elapsed().as_secs_f64(),
+    }))?;
     Ok(())
 }
 

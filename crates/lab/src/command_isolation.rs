@@ -127,7 +127,7 @@ fn figures(report: &Report) -> serde_json::Value {
 fn judge_file(file: &Path) -> Result<()> {
     let history = History::read(BufReader::new(std::fs::File::open(file)?))?;
     let report = check::check(&history)?;
-    println!("{}", json!({ "workload": "isolation check", "measured": figures(&report) }));
+    crate::output::line(json!({ "workload": "isolation check", "measured": figures(&report) }))?;
     if !report.anomalies.is_empty() {
         bail!("{} anomalies\n{}", report.anomalies.len(), report.explain(&history, TOLD));
     }
@@ -162,27 +162,24 @@ fn rounds(place: &dyn Place, arguments: &Arguments, stop: &AtomicBool) -> Result
     measured["kills"] = (count * arguments.options.crashes).into();
     measured["not_serializable"] = skews.into();
     measured["seconds"] = began.elapsed().as_secs_f64().into();
-    println!(
-        "{}",
-        json!({
-            "workload": "isolation run", "seed": arguments.options.seed, "sessions": arguments.options.sessions,
-            "transactions": arguments.options.transactions, "keys": arguments.options.keys.count, "replace": arguments.options.keys.replace,
-            "levels": format!("{:?}", arguments.options.levels), "measured": measured,
-        })
-    );
+    crate::output::line(json!({
+        "workload": "isolation run", "seed": arguments.options.seed, "sessions": arguments.options.sessions,
+        "transactions": arguments.options.transactions, "keys": arguments.options.keys.count, "replace": arguments.options.keys.replace,
+        "levels": format!("{:?}", arguments.options.levels), "measured": measured,
+    }))?;
     Ok(())
 }
 
 fn scripts(folder: &Path, connect: &dyn Fn() -> Result<Client>, record: bool) -> Result<()> {
     if record {
         let played = script::record(folder, connect)?;
-        println!("{}", json!({ "workload": "isolation scripts", "recorded": played }));
+        crate::output::line(json!({ "workload": "isolation scripts", "recorded": played }))?;
         return Ok(());
     }
     let (played, wrong) = script::compare(folder, connect)?;
     if !wrong.is_empty() {
         bail!("answers differ\n{wrong}");
     }
-    println!("{}", json!({ "workload": "isolation scripts", "played": played }));
+    crate::output::line(json!({ "workload": "isolation scripts", "played": played }))?;
     Ok(())
 }

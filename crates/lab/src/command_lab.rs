@@ -1,17 +1,19 @@
 //! `list`, `run`, `report`, `compare`: experiments, and what came of them. `gannet lab` leads here.
 
+use crate::{command_compare, output};
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{format_duration, parse_size};
-use gannet_lab::chart::{Bars, Kind, number};
 use gannet_lab::confine::{self, Step};
 use gannet_lab::device;
 use gannet_lab::document::{Document, Part};
 use gannet_lab::experiments::{self, Experiment};
+use gannet_lab::folders;
 use gannet_lab::machine;
-use gannet_lab::record::{Ended, Order, Record, Size};
+use gannet_lab::record::{Ended, Order, REPEAT_MOST, Record, Size};
 use gannet_lab::throttle::{self, AS_IS};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,29 +32,34 @@ USAGE
 
 EXPERIMENT is a name or number from `list`. A run is a folder with everything that was measured, raw; `report` makes a page of it
 (report.html, which needs no network), a summary in Markdown, and each figure as SVG and CSV. Of several runs it makes one page in FOLDER.
-Ctrl-C ends a run; --resume goes on with it.
+Ctrl-C ends a run; --resume goes on with it, also where its folder was moved. `compare` says in what two runs differ, and what they have in common.
 
-OPTIONS
+OPTIONS of run; report has --to
     --size SIZE      quick, standard or large [quick]
     --rivals NAMES   who takes part besides Gannet, by commas; none [all that are there]
     --mode MODES     our own I/O modes, by commas [as the experiment says]
     --profile NAMES  what the device is limited to, for everybody, by commas: as-is, cloud (10,000 reads and 10,000 writes a second), raid10 (1,000)
                      [quick: as-is; else all that the experiment has]
-    --repeat N       how often each measurement is repeated [as the experiment says for the size]
+    --repeat N       how often each measurement is repeated, 1 to 100 [as the experiment says for the size]
     --seed N         seed of random keys [1]
     --to FOLDER      where the run goes [lab-runs/EXPERIMENT-SIZE-SECONDS]
     --keep-data      leaves the databases in the run's folder
     --help           this text
 ";
 
+/// Options whose value is a word or a number.
+const OPTIONS: [&str; 6] = ["size", "rivals", "mode", "profile", "repeat", "seed"];
+
 /// Whether a word is one of these commands.
 pub(crate) fn is_ours(word: &str) -> bool {
     matches!(word, "list" | "run" | "report" | "compare")
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Arguments {
     words: Vec<String>,
+    /// The options that were given, by their names.
+    given: Vec<String>,
     size: Option<Size>,
     rivals: Option<Vec<String>>,
     modes: Option<Vec<String>>,
@@ -64,12 +71,31 @@ struct Arguments {
     keeps_data: bool,
 }
 
-fn names(text: &str) -> Vec<String> {
-    text.split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty() && *name != "none")
-        .map(str::to_owned)
-        .collect()
+/// Names by commas, each of them once; `none` stands alone, for no name.
+fn names(text: &str) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if !names.iter().any(|other| other == name) {
+            names.push(name.to_owned());
+        }
+    }
+    if names.is_empty() {
+        bail!("no name is given; for nobody write none");
+    }
+    if names.iter().any(|name| name == "none") {
+        if names.len() > 1 {
+            bail!("none goes with no other name");
+        }
+        names.clear();
+    }
+    Ok(names)
+}
+
+fn folder(name: OsString) -> Result<PathBuf> {
+    if name.is_empty() {
+        bail!("the name of the folder is empty");
+    }
+    Ok(name.into())
 }
 
 fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
@@ -78,66 +104,105 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
         match argument {
             Short('h') | Long("help") => return Ok(None),
             Value(word) => arguments.words.push(word.string()?),
-            Long("keep-data") => arguments.keeps_data = true,
-            Long("size") => {
-                let name = parser.value()?.string()?;
-                let size = Size::named(&name);
-                arguments.size =
-                    Some(size.with_context(|| format!("--size is quick, standard or large, not {name:?}"))?);
+            Long("keep-data") => {
+                arguments.keeps_data = true;
+                arguments.given.push("keep-data".to_owned());
             }
-            Long("rivals") => arguments.rivals = Some(names(&parser.value()?.string()?)),
-            Long("mode") => arguments.modes = Some(names(&parser.value()?.string()?)),
-            Long("profile") => arguments.profiles = Some(names(&parser.value()?.string()?)),
-            Long("repeat") => {
-                let repeat: u32 = parser.value()?.parse()?;
-                if repeat == 0 {
-                    bail!("--repeat is 1 at least");
-                }
-                arguments.repeat = Some(repeat);
+            Long("to") => {
+                arguments.to = Some(folder(parser.value()?).context("--to")?);
+                arguments.given.push("to".to_owned());
             }
-            Long("seed") => arguments.seed = Some(parser.value()?.parse()?),
-            Long("to") => arguments.to = Some(parser.value()?.into()),
-            Long("resume") => arguments.resume = Some(parser.value()?.into()),
+            Long("resume") => {
+                arguments.resume = Some(folder(parser.value()?).context("--resume")?);
+                arguments.given.push("resume".to_owned());
+            }
+            Long(name) if OPTIONS.contains(&name) => {
+                let name = name.to_owned();
+                let text = parser.value()?.string()?;
+                set(&mut arguments, &name, &text).with_context(|| format!("--{name} {text}"))?;
+                arguments.given.push(name);
+            }
             other => return Err(other.unexpected().into()),
         }
     }
     Ok(Some(arguments))
 }
 
+fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
+    match name {
+        "size" => {
+            arguments.size = Some(Size::named(text).context("it is quick, standard or large")?);
+        }
+        "rivals" => arguments.rivals = Some(names(text)?),
+        "mode" => arguments.modes = Some(names(text)?),
+        "profile" => arguments.profiles = Some(names(text)?),
+        "repeat" => {
+            let repeat = text.parse().ok().filter(|repeat| (1..=REPEAT_MOST).contains(repeat));
+            arguments.repeat =
+                Some(repeat.with_context(|| format!("it is a whole number from 1 to {REPEAT_MOST}"))?);
+        }
+        "seed" => arguments.seed = Some(text.parse().ok().context("it is a whole number")?),
+        other => bail!("there is no option --{other}"),
+    }
+    Ok(())
+}
+
+/// Fails where an option was given that the command has not.
+fn must_apply(name: &str, arguments: &Arguments) -> Result<()> {
+    let allowed: &[&str] = match name {
+        "run" if arguments.resume.is_some() => &["resume", "keep-data"],
+        "run" => return Ok(()),
+        "report" => &["to"],
+        _ => &[],
+    };
+    let Some(other) = arguments.given.iter().find(|given| !allowed.contains(&given.as_str())) else {
+        return Ok(());
+    };
+    if name == "run" {
+        bail!("--resume goes on with what was asked for then: --{other} does not go with it");
+    }
+    bail!("--{other} is no option of gannet lab {name}: see gannet lab --help")
+}
+
 /// Runs the command `name` with the arguments behind it.
 pub(crate) fn work(name: &str, parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let Some(arguments) = parse(parser)? else {
-        print!("{HELP}");
-        return Ok(());
+        return output::text(HELP);
     };
+    must_apply(name, &arguments)?;
     match (name, arguments.words.as_slice()) {
         ("list", []) => list(),
         ("run", []) if arguments.resume.is_some() => resume(&arguments, stop),
         ("run", [experiment]) if arguments.resume.is_none() => begin(experiment, &arguments, stop),
         ("report", [_, ..]) => report(&arguments),
-        ("compare", [one, other]) => compare(Path::new(one), Path::new(other)),
+        ("compare", [one, other]) => command_compare::work(Path::new(one), Path::new(other)),
         (name, words) => bail!("{name} does not take {words:?} so: see gannet lab --help"),
     }
 }
 
 fn list() -> Result<()> {
     for experiment in experiments::all() {
-        println!("{} {}: {}", experiment.number(), experiment.name(), experiment.question());
-        println!("    published by: {}", experiment.source());
-        println!("    I/O modes: {}", experiment.modes().join(", "));
+        output::line(format_args!(
+            "{} {}: {}\n    published by: {}\n    I/O modes: {}",
+            experiment.number(),
+            experiment.name(),
+            experiment.question(),
+            experiment.source(),
+            experiment.modes().join(", ")
+        ))?;
         if experiment.profiles().len() > 1 {
-            println!("    profiles of the device: {}", experiment.profiles().join(", "));
+            output::line(format_args!("    profiles of the device: {}", experiment.profiles().join(", ")))?;
         }
         for rival in experiment.rivals() {
             let how =
                 if (rival.is_there)() { "is there".to_owned() } else { format!("is missing: {}", rival.how) };
-            println!("    {}: {how}", rival.name);
+            output::line(format_args!("    {}: {how}", rival.name))?;
         }
     }
     Ok(())
 }
 
-fn find(name: &str) -> Result<&'static dyn Experiment> {
+pub(crate) fn find(name: &str) -> Result<&'static dyn Experiment> {
     experiments::named(name).with_context(|| {
         let names: Vec<&str> = experiments::all().iter().map(|one| one.name()).collect();
         format!("there is no experiment {name:?}, only {}", names.join(", "))
@@ -211,24 +276,14 @@ fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
         repeat: arguments.repeat.unwrap_or_else(|| experiment.repeat(size)),
         seed: arguments.seed.unwrap_or(1),
     };
-    let mut run = Record::create(&folder, &order, circumstances())?;
-    go_on(experiment, &mut run, arguments, stop)
+    let steps = experiment.steps(&order, &folder).len();
+    go_on(experiment, Record::create(&folder, &order, steps, circumstances())?, arguments, stop)
 }
 
 fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let folder = arguments.resume.as_deref().unwrap_or(Path::new(""));
-    let differs = arguments.size.is_some()
-        || arguments.rivals.is_some()
-        || arguments.modes.is_some()
-        || arguments.profiles.is_some()
-        || arguments.repeat.is_some()
-        || arguments.seed.is_some()
-        || arguments.to.is_some();
-    if differs {
-        bail!("--resume goes on with what was asked for then: give no other options with it");
-    }
-    let mut run = Record::open(folder)?;
-    go_on(find(&run.order.experiment.clone())?, &mut run, arguments, stop)
+    let run = Record::take(folder)?;
+    go_on(find(&run.order.experiment.clone())?, run, arguments, stop)
 }
 
 /// What figures depend on. The commit is that of the sources that this was built from, where they are still there.
@@ -249,10 +304,24 @@ fn circumstances() -> Value {
     })
 }
 
+/// Where the databases were when this command was run, if it is the one that is due, but for that: the run may have been moved since.
+fn place_then(then: &[String], now: &[String], data: &str) -> Option<String> {
+    let differs = then.iter().zip(now).find(|(then, now)| then != now);
+    let place = match differs {
+        Some((then, now)) => {
+            let (before, behind) = now.split_once(data)?;
+            then.strip_prefix(before)?.strip_suffix(behind)?
+        }
+        None => data,
+    };
+    let moved = now.iter().map(|word| word.replace(data, place));
+    then.iter().eq(moved.collect::<Vec<_>>().iter()).then(|| place.to_owned())
+}
+
 /// Whether a step has not been done yet.
-fn is_due(step: &Step, run: &Record) -> Result<bool> {
+fn is_due(step: &Step, run: &Record, data: &str) -> Result<bool> {
     let Some(ended) = run.find(&step.id) else { return Ok(true) };
-    if ended.command != step.command {
+    if place_then(&ended.command, &step.command, data).is_none() {
         bail!(
             "{:?} was run another way by the lab that began this run ({}): begin a new one",
             step.id,
@@ -262,21 +331,22 @@ fn is_due(step: &Step, run: &Record) -> Result<bool> {
     Ok(false)
 }
 
+/// Does what is left to do, and makes the report.
 fn go_on(
     experiment: &dyn Experiment,
-    run: &mut Record,
+    mut run: Record,
     arguments: &Arguments,
     stop: &AtomicBool,
 ) -> Result<()> {
-    fs::create_dir_all(run.data())?;
-    let data = fs::canonicalize(run.data())?;
+    let data = fs::canonicalize(run.folder())?.join("data");
     let steps = experiment.steps(&run.order, &data);
     let mut due = Vec::new();
     for step in &steps {
-        if is_due(step, run)? {
+        if is_due(step, &run, &data.to_string_lossy())? {
             due.push(step);
         }
     }
+    fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {data:?}"))?;
     // What is still to be measured needs what was made for it.
     let missing =
         |step: &&Step| step.makes.as_ref().is_some_and(|made| !made.exists()) && run.find(&step.id).is_some();
@@ -286,8 +356,10 @@ fn go_on(
     for (number, step) in again.iter().chain(&due).enumerate() {
         let seconds = Duration::from_secs(left.as_secs_f64().round() as u64);
         eprintln!("{}/{all}, about {} left: {}", number + 1, format_duration(seconds), step.what);
-        let Some(ended) = confine::run(step, stop)? else {
+        let Some(ended) = confine::run(step, run.lock(), stop)? else {
             eprintln!("interrupted; to go on: gannet lab run --resume {}", run.folder().display());
+            // Its lock goes with it.
+            drop(run);
             std::process::exit(130);
         };
         left = left.saturating_sub(step.estimate);
@@ -296,12 +368,36 @@ fn go_on(
         }
     }
     if !arguments.keeps_data {
-        fs::remove_dir_all(&data).with_context(|| format!("cannot remove {data:?}"))?;
+        folders::remove(&data)?;
     }
-    let document = complete(experiment.report(run), std::slice::from_ref(run));
+    let document = complete(experiment.report(&run), std::slice::from_ref(&run));
     write(&document, run.folder())?;
-    println!("{}", run.folder().join("report.html").display());
-    Ok(())
+    output::line(run.folder().join("report.html").display())
+}
+
+/// What is to be said of a run that was interrupted. One of a lab that did not keep how many steps there are is complete where its databases are gone.
+fn unfinished(experiment: &dyn Experiment, run: &Record) -> Option<String> {
+    let all = match run.steps {
+        Some(all) => all,
+        None if !run.data().exists() => return None,
+        None => experiment.steps(&run.order, &run.data()).len(),
+    };
+    (run.ended.len() < all).then(|| {
+        format!(
+            "This run is not complete: {} of {all} steps are done, and only those are told of. gannet lab run --resume goes on with it.",
+            run.ended.len()
+        )
+    })
+}
+
+/// The report of a run.
+fn document(run: &Record) -> Result<Document> {
+    let experiment = find(&run.order.experiment)?;
+    let mut document = experiment.report(run);
+    if let Some(told) = unfinished(experiment, run) {
+        document.parts.insert(0, Part::Text(told));
+    }
+    Ok(document)
 }
 
 /// Adds where figures come from.
@@ -331,15 +427,36 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
     document
 }
 
-/// Writes a report into a folder.
+/// Where a report's figures are.
+const FIGURES: &str = "figures";
+
+/// Writes a report into a folder. Figures of the one before go.
 pub(crate) fn write(document: &Document, folder: &Path) -> Result<()> {
-    let figures = folder.join("figures");
+    let figures = folder.join(FIGURES);
+    folders::remove(&figures)?;
     fs::create_dir_all(&figures).with_context(|| format!("cannot make {figures:?}"))?;
-    fs::write(folder.join("report.html"), document.html())?;
-    fs::write(folder.join("summary.md"), document.markdown())?;
+    let put = |file: PathBuf, text: String| {
+        fs::write(&file, text).with_context(|| format!("cannot write {file:?}"))
+    };
+    put(folder.join("report.html"), document.html())?;
+    put(folder.join("summary.md"), document.markdown())?;
     for figure in document.figures() {
-        fs::write(figures.join(format!("{}.svg", figure.id)), figure.svg_alone())?;
-        fs::write(figures.join(format!("{}.csv", figure.id)), figure.csv())?;
+        put(figures.join(format!("{}.svg", figure.id)), figure.svg_alone())?;
+        put(figures.join(format!("{}.csv", figure.id)), figure.csv())?;
+    }
+    Ok(())
+}
+
+/// Fails where a report would take the place of something else: of a run's own, or of what is none.
+fn must_be_for_reports(folder: &Path) -> Result<()> {
+    if folder.join("run.json").exists() {
+        bail!("--to {folder:?} is a run, which has a report of its own: name another folder");
+    }
+    let is_empty = !folder.exists()
+        || fs::read_dir(folder).with_context(|| format!("--to {folder:?}"))?.next().is_none();
+    let is_report = ["report.html", "summary.md"].iter().all(|file| folder.join(file).is_file());
+    if !is_empty && !is_report {
+        bail!("--to {folder:?} is not empty, and what is there is no report: name another folder");
     }
     Ok(())
 }
@@ -347,19 +464,15 @@ pub(crate) fn write(document: &Document, folder: &Path) -> Result<()> {
 fn report(arguments: &Arguments) -> Result<()> {
     let runs: Vec<Record> =
         arguments.words.iter().map(|word| Record::open(Path::new(word))).collect::<Result<_>>()?;
-    let mut documents = Vec::new();
-    for run in &runs {
-        documents.push(find(&run.order.experiment)?.report(run));
-    }
+    let mut documents = runs.iter().map(document).collect::<Result<Vec<_>>>()?;
     if let ([run], None) = (runs.as_slice(), &arguments.to) {
-        let document = complete(documents.swap_remove(0), &runs);
-        write(&document, run.folder())?;
-        println!("{}", run.folder().join("report.html").display());
-        return Ok(());
+        write(&complete(documents.swap_remove(0), &runs), run.folder())?;
+        return output::line(run.folder().join("report.html").display());
     }
     let Some(folder) = &arguments.to else {
         bail!("of several runs one page is made: say where by --to FOLDER")
     };
+    must_be_for_reports(folder)?;
     let mut all = Document { title: "Gannet's lab".to_owned(), parts: Vec::new() };
     for (index, document) in documents.into_iter().enumerate() {
         all.parts.push(Part::Heading(document.title));
@@ -373,60 +486,7 @@ fn report(arguments: &Arguments) -> Result<()> {
         }));
     }
     write(&complete(all, &runs), folder)?;
-    println!("{}", folder.join("report.html").display());
-    Ok(())
-}
-
-/// What a figure has for each of some groups; `None` where it has none.
-fn grouped(kind: &Kind) -> Option<(&[String], &[Bars])> {
-    match kind {
-        Kind::Bars { groups, bars, .. } => Some((groups, bars)),
-        Kind::Curves { groups, curves, .. } => Some((groups, curves)),
-        Kind::Lines { .. } => None,
-    }
-}
-
-/// Prints what two runs of an experiment have in common, and their ratio.
-fn compare(one: &Path, other: &Path) -> Result<()> {
-    let runs = [Record::open(one)?, Record::open(other)?];
-    if runs[0].order.experiment != runs[1].order.experiment {
-        bail!("{one:?} is a run of {}, {other:?} of {}", runs[0].order.experiment, runs[1].order.experiment);
-    }
-    let experiment = find(&runs[0].order.experiment)?;
-    let [first, second] = runs.each_ref().map(|run| experiment.report(run));
-    println!(
-        "| figure | of | | {} | {} | ratio |\n|---|---|---|---|---|---|",
-        one.display(),
-        other.display()
-    );
-    let mut found = 0;
-    for figure in first.figures() {
-        let Some((groups, bars)) = grouped(&figure.kind) else { continue };
-        let same = second.figures().find(|other| other.id == figure.id);
-        let Some((other_groups, other_bars)) = same.and_then(|other| grouped(&other.kind)) else { continue };
-        for bars in bars {
-            let Some(theirs) = other_bars.iter().find(|other| other.name == bars.name) else { continue };
-            for (group, value) in groups.iter().zip(&bars.values) {
-                let place = other_groups.iter().position(|other| other == group);
-                let other = place.and_then(|place| theirs.values.get(place).copied().flatten());
-                let (Some(value), Some(other)) = (value, other) else { continue };
-                let ratio = other.median / value.median;
-                println!(
-                    "| {} | {group} | {} | {} | {} | {} |",
-                    figure.title,
-                    bars.name,
-                    number(value.median),
-                    number(other.median),
-                    number(ratio)
-                );
-                found += 1;
-            }
-        }
-    }
-    if found == 0 {
-        bail!("the two have nothing in common that was measured");
-    }
-    Ok(())
+    output::line(folder.join("report.html").display())
 }
 
 /// `gannet-lab device`: what the device does.
@@ -459,7 +519,7 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
         ("sync-writes", None) => device::synchronous_writes(&file, time, stop)?,
         (_, None) => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
     };
-    println!("{measured}");
+    output::line(measured)?;
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");
     }
@@ -469,6 +529,131 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Arguments> {
+        Ok(parse(&mut lexopt::Parser::from_args(words))?.unwrap())
+    }
+
+    #[test]
+    fn what_is_named_twice_takes_part_once_and_none_stands_alone() {
+        let arguments =
+            parsed(&["X4", "--mode", "direct, buffered,direct", "--rivals", "none", "--repeat", "100"])
+                .unwrap();
+        assert_eq!(arguments.modes.unwrap(), ["direct", "buffered"]);
+        assert_eq!((arguments.rivals, arguments.repeat), (Some(Vec::new()), Some(REPEAT_MOST)));
+        for (wrong, says) in [
+            (&["--rivals", "none,sqlite"][..], "--rivals none,sqlite: none goes with no other name"),
+            (&["--mode", "direct,none"], "--mode direct,none"),
+            (&["--profile", ","], "--profile ,: no name"),
+            (&["--repeat", "1.5"], "--repeat 1.5: it is a whole number from 1 to 100"),
+            (&["--repeat", "0"], "from 1 to 100"),
+            (&["--repeat", "4000000000"], "from 1 to 100"),
+            (&["--seed", "x"], "--seed x: it is a whole number"),
+            (&["--size", "huge"], "quick, standard or large"),
+            (&["--to", ""], "--to: the name of the folder is empty"),
+            (&["--speed", "1"], "--speed"),
+        ] {
+            let error = format!("{:#}", parsed(wrong).unwrap_err());
+            assert!(error.contains(says), "{wrong:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_does_not_apply_is_refused_by_its_name() {
+        let refused = |name: &str, words: &[&str]| must_apply(name, &parsed(words).unwrap());
+        for (name, words, option) in [
+            ("list", &["--size", "large"][..], "--size"),
+            ("report", &["run", "--to", "x", "--repeat", "5"], "--repeat"),
+            ("report", &["run", "--keep-data"], "--keep-data"),
+            ("compare", &["a", "b", "--to", "x"], "--to"),
+            ("run", &["--resume", "x", "--seed", "3"], "--seed"),
+        ] {
+            let error = refused(name, words).unwrap_err().to_string();
+            assert!(error.contains(option), "{words:?}: {error}");
+        }
+        refused("run", &["X4", "--size", "large", "--keep-data"]).unwrap();
+        refused("run", &["--resume", "x", "--keep-data"]).unwrap();
+        refused("report", &["run", "--to", "x"]).unwrap();
+    }
+
+    #[test]
+    fn a_command_is_the_same_where_the_run_was_moved_and_in_nothing_else() {
+        let words = |data: &str, rows: &str| {
+            [
+                "gannet-lab",
+                "store",
+                "--dir",
+                &format!("{data}/gannet-1x"),
+                &format!("from={data}/x"),
+                "--rows",
+                rows,
+            ]
+            .map(str::to_owned)
+        };
+        let now = words("/there/data", "5");
+        assert_eq!(place_then(&now, &now, "/there/data").as_deref(), Some("/there/data"));
+        let then = words("/here/run/data", "5");
+        assert_eq!(place_then(&then, &now, "/there/data").as_deref(), Some("/here/run/data"));
+        assert_eq!(place_then(&words("/there/data", "6"), &now, "/there/data"), None);
+        assert_eq!(place_then(&words("/here/run/data", "6"), &now, "/there/data"), None);
+        assert_eq!(place_then(&then[..6], &now, "/there/data"), None);
+    }
+
+    fn order() -> Order {
+        Order {
+            experiment: "squeeze".to_owned(),
+            size: Size::Quick,
+            rivals: Vec::new(),
+            modes: vec!["direct".to_owned()],
+            profiles: vec![AS_IS.to_owned()],
+            repeat: 1,
+            seed: 1,
+        }
+    }
+
+    fn ended(id: &str) -> Ended {
+        Ended {
+            id: id.to_owned(),
+            command: Vec::new(),
+            began_unix: 1,
+            seconds: 1.0,
+            output: Vec::new(),
+            group: Value::Null,
+            skipped: None,
+        }
+    }
+
+    #[test]
+    fn a_report_of_a_run_that_was_interrupted_begins_with_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Record::create(&folder.path().join("run"), &order(), 2, Value::Null).unwrap();
+        run.add(ended("one")).unwrap();
+        let text = document(&run).unwrap().markdown();
+        assert!(text.contains("This run is not complete: 1 of 2 steps are done"), "{text}");
+        run.add(ended("two")).unwrap();
+        assert!(!document(&run).unwrap().markdown().contains("not complete"));
+        // One of before there was a number: as long as its databases are there.
+        run.steps = None;
+        assert_eq!(unfinished(find("X4").unwrap(), &run), None);
+        fs::create_dir(run.data()).unwrap();
+        assert!(unfinished(find("X4").unwrap(), &run).unwrap().contains("2 of "));
+    }
+
+    #[test]
+    fn a_report_replaces_a_report_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, to) = (folder.path().join("run"), folder.path().join("to"));
+        drop(Record::create(&run, &order(), 2, Value::Null).unwrap());
+        assert!(must_be_for_reports(&run).unwrap_err().to_string().contains("is a run"));
+        must_be_for_reports(&to).unwrap();
+        write(&Document { title: "one".to_owned(), parts: Vec::new() }, &to).unwrap();
+        fs::write(to.join("figures/old.svg"), "x").unwrap();
+        must_be_for_reports(&to).unwrap();
+        write(&Document { title: "two".to_owned(), parts: Vec::new() }, &to).unwrap();
+        assert!(!to.join("figures/old.svg").exists());
+        fs::remove_file(to.join("summary.md")).unwrap();
+        assert!(must_be_for_reports(&to).unwrap_err().to_string().contains("is no report"));
+    }
 
     #[test]
     fn a_device_is_limited_where_that_was_asked_for_and_only_to_what_there_is() {

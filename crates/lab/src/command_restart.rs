@@ -135,8 +135,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, begun: Instant, stop: &AtomicBoo
         "rest" => embedded::rest(setup, &from, &to, *again, stop)?,
         other => bail!("a step is load, crash, steady, loaded or rest, not {other:?}"),
     };
-    println!("{result}");
-    Ok(())
+    crate::output::line(result)
 }
 
 #[cfg(test)]

@@ -141,10 +141,9 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     match result {
         // What went wrong besides is what ending brings.
         _ if stop.load(Ordering::Relaxed) => bail!("interrupted"),
-        Ok(figures) => println!("{figures}"),
-        Err(error) => return Err(error),
+        Ok(figures) => crate::output::line(figures),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 /// Does something with a server, which is asked to end when `stop` is set: whoever waits for it fails then.

@@ -179,8 +179,7 @@ fn closed(base: Box<dyn Base>, outcome: Result<Value>) -> Result<Value> {
 /// `gannet-lab scan`.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
     let Some(arguments) = parse(parser)? else {
-        print!("{HELP}");
-        return Ok(());
+        return crate::output::text(HELP);
     };
     let words: Vec<&str> = arguments.words.iter().map(String::as_str).collect();
     if let ["neighbour-program"] = *words {
@@ -227,8 +226,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");
     }
-    println!("{outcome}");
-    Ok(())
+    crate::output::line(outcome)
 }
 
 fn load(arguments: &Arguments) -> Result<Value> {

@@ -181,16 +181,13 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
         other => bail!("tpcc is load, run or check, not {other:?}"),
     };
     let plan = &arguments.plan;
-    println!(
-        "{}",
-        json!({
-            "workload": format!("tpcc {}", arguments.step),
-            "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed, "rate": plan.rate,
-            "think": plan.think,
-            "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
-            "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
-            "measured": measured, "machine": gannet_lab::machine::describe(),
-        })
-    );
+    crate::output::line(json!({
+        "workload": format!("tpcc {}", arguments.step),
+        "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed, "rate": plan.rate,
+        "think": plan.think,
+        "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
+        "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
+        "measured": measured, "machine": gannet_lab::machine::describe(),
+    }))?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `gannet-lab tune`, which `gannet tune` leads to: finds the configuration in which a database serves a load best.
 
-use crate::command_inserts;
 use crate::tune_sources::{self, Workplace};
+use crate::{command_inserts, output};
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{parse_duration, parse_size};
 use gannet_lab::document::{Document, Part};
@@ -11,11 +11,12 @@ use gannet_lab::tune::load::Mix;
 use gannet_lab::tune::race::Rules;
 use gannet_lab::tune::report::{parts, settings_file};
 use gannet_lab::tune::script::Script;
+use gannet_lab::tune::trial;
 use gannet_lab::tune::tuner::{self, Order, Space, Tuned};
 use lexopt::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,6 +33,7 @@ some updates in a table of its own, and DB need not be there.
 
 THE LOAD
     --script FILE[@N]    statements that each connection runs again and again, N times as often as others [1]; may be given several times.
+                         A transaction that is begun in it is to end in it.
                          `\\set NAME random(1, 1000)` on a line of its own draws a number, `:NAME` stands for it
     --size SIZE          of the built-in load's table [256MiB]
     --reports N          one transaction of the built-in load in N is a report that sorts 20,000 rows; 0 for none [0]
@@ -46,9 +48,9 @@ WHAT IS SEARCHED, by commas; of those that are as good the first is picked, the 
 
 HOW
     --time DURATION      how long it may take in all [10m]
-    --seconds S          measured time of a trial [5]
+    --seconds S          measured time of a trial, 0.1 at least [5]
     --warm-up S          time before that [2]
-    --rounds N           how often each is tried at most [8]
+    --rounds N           how often each is tried at most, 1 at least [8]
     --confidence C       how certain it has to be that what is dropped is worse [0.95]
     --indifference C     what makes no difference, as a share [0.03]
     --confined           a memory cgroup holds each server, page cache included, to its budget, 64 MiB, and 0.5 MiB for each connection
@@ -177,9 +179,18 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
             })?;
         }
         "time" => arguments.time = Some(parse_duration(text)?),
-        "seconds" => arguments.measure = Some(crate::seconds(text)?),
+        "seconds" => {
+            let measure = crate::seconds(text)?;
+            if measure < trial::MEASURE_LEAST {
+                bail!("a trial is measured for {} s at least", trial::MEASURE_LEAST.as_secs_f64());
+            }
+            arguments.measure = Some(measure);
+        }
         "warm-up" => arguments.warm_up = Some(crate::seconds(text)?),
-        "rounds" => arguments.rounds = Some(text.parse()?),
+        "rounds" => {
+            let rounds = text.parse().ok().filter(|&rounds| rounds > 0);
+            arguments.rounds = Some(rounds.context("it is a whole number, 1 at least")?);
+        }
         "confidence" => arguments.confidence = Some(share(text)?),
         "indifference" => arguments.indifference = Some(share(text)?),
         "seed" => arguments.seed = Some(text.parse()?),
@@ -219,19 +230,39 @@ fn budgets(bytes: u64, machine: Option<u64>) -> Vec<u64> {
     sizes
 }
 
-/// Runs the command.
-pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
-    let Some(arguments) = parse(parser)? else {
-        print!("{HELP}");
-        return Ok(());
-    };
-    let scripts: Vec<(Script, u32)> =
-        arguments.scripts.iter().map(|word| script(word)).collect::<Result<_>>()?;
+/// Fails where what comes of it could not be written: it would be known too late.
+fn must_be_writable(arguments: &Arguments) -> Result<()> {
     for file in [&arguments.write, &arguments.to].into_iter().flatten() {
-        if file.exists() {
+        if fs::symlink_metadata(file).is_ok() {
             bail!("{file:?} is there already: name another place for what comes of it");
         }
     }
+    if arguments.write.is_some() && arguments.write == arguments.to {
+        bail!("--write names a file, --to a folder: give them two names");
+    }
+    if let Some(file) = &arguments.write {
+        File::create_new(file).with_context(|| format!("--write: cannot write {file:?}"))?;
+        fs::remove_file(file).with_context(|| format!("--write: cannot remove {file:?}"))?;
+    }
+    let Some(folder) = &arguments.to else { return Ok(()) };
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    let made = fs::create_dir_all(folder).with_context(|| format!("--to: cannot make the folder {folder:?}"));
+    for above in missing {
+        // What was not made is not to be removed.
+        let _ = fs::remove_dir(above);
+    }
+    made
+}
+
+/// Runs the command.
+pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
+    let Some(arguments) = parse(parser)? else {
+        return output::text(HELP);
+    };
+    let scripts: Vec<(Script, u32)> =
+        arguments.scripts.iter().map(|word| script(word)).collect::<Result<_>>()?;
+    must_be_writable(&arguments)?;
     let database = arguments.database.clone().unwrap_or_default();
     let folder = match &arguments.work {
         Some(folder) => folder.clone(),
@@ -327,33 +358,35 @@ fn prepare(
     })
 }
 
-/// Tells what came of it, and writes what was asked for.
+/// Tells what came of it, and then writes what was asked for: what cannot be written is known all the same.
 fn publish(arguments: &Arguments, tuned: &Tuned, database: &Path) -> Result<()> {
     let settings = settings_file(tuned);
-    if let Some(file) = &arguments.write {
-        fs::write(file, &settings).with_context(|| format!("cannot write {file:?}"))?;
-    }
     let name = database.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut all = parts(tuned);
     all.push(Part::Heading("The settings".to_owned()));
     all.push(Part::Commands(settings.lines().map(str::to_owned).collect()));
     let document = Document { title: format!("The settings for {name}"), parts: all };
+    let printed = if arguments.as_json {
+        output::line(
+            json!({ "workload": "tune", "measured": tuned, "machine": gannet_lab::machine::describe() }),
+        )
+    } else {
+        let text = document.parts.iter().filter(|part| !matches!(part, Part::Figure(_))).cloned().collect();
+        output::text(Document { title: document.title.clone(), parts: text }.markdown())
+    };
+    if let Some(file) = &arguments.write {
+        fs::write(file, &settings).with_context(|| format!("cannot write {file:?}"))?;
+    }
     if let Some(folder) = &arguments.to {
         crate::command_lab::write(&document, folder)?;
-        fs::write(folder.join("tune.json"), serde_json::to_vec_pretty(tuned)?)?;
+        let file = folder.join("tune.json");
+        fs::write(&file, serde_json::to_vec_pretty(tuned)?)
+            .with_context(|| format!("cannot write {file:?}"))?;
     }
-    if arguments.as_json {
-        println!(
-            "{}",
-            json!({ "workload": "tune", "measured": tuned, "machine": gannet_lab::machine::describe() })
-        );
-        return Ok(());
-    }
-    let text = document.parts.into_iter().filter(|part| !matches!(part, Part::Figure(_))).collect();
-    print!("{}", Document { title: document.title, parts: text }.markdown());
+    printed?;
     for (what, file) in [("settings", &arguments.write), ("report", &arguments.to)] {
-        if let Some(file) = file {
-            println!("\n{what}: {}", file.display());
+        if let Some(file) = file.as_ref().filter(|_| !arguments.as_json) {
+            output::line(format_args!("\n{what}: {}", file.display()))?;
         }
     }
     Ok(())
@@ -386,10 +419,34 @@ mod tests {
             (&["db", "--memory", ","], "no value"),
             (&["db", "--script", "x", "--size", "1GiB"], "built-in load"),
             (&["db", "--speed", "1"], "no such option"),
+            (&["db", "--seconds", "0"], "--seconds 0: a trial is measured for 0.1 s at least"),
+            (&["db", "--seconds", "0.01"], "0.1 s at least"),
+            (&["db", "--rounds", "0"], "--rounds 0: it is a whole number, 1 at least"),
+            (&["db", "--rounds", "1.5"], "a whole number"),
         ] {
             let Err(error) = parse(&mut lexopt::Parser::from_args(wrong)) else { panic!("{wrong:?}") };
             assert!(format!("{error:#}").contains(says), "{wrong:?}: {error:#}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before_anything_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = |name: &str, path: &Path| {
+            let words = ["db".as_ref(), name.as_ref(), path.as_os_str()];
+            must_be_writable(&parse(&mut lexopt::Parser::from_args(words)).unwrap().unwrap())
+        };
+        for (name, path) in [("--write", "/nonexist/x.toml"), ("--to", "/proc/report"), ("--write", "")] {
+            let error = format!("{:#}", asked(name, Path::new(path)).unwrap_err());
+            assert!(error.contains(name) && error.contains(path), "{error}");
+        }
+        let there = folder.path().join("there");
+        fs::write(&there, "x").unwrap();
+        assert!(asked("--write", &there).unwrap_err().to_string().contains("is there already"));
+        asked("--write", &folder.path().join("settings.toml")).unwrap();
+        asked("--to", &folder.path().join("a/report")).unwrap();
+        // Nothing is left of the attempt.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

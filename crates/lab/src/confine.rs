@@ -4,7 +4,11 @@
 //! and what it says of its group is null: a report says so.
 //!
 //! Whoever is ended is asked to first (SIGTERM), so that he can end whom he has started, and put right what he has changed.
+//!
+//! Nobody outlives who has started him by much, however that has ended (`kill -9`). A step of our own looks whether its lab is still there, and comes to its end where it
+//! is not ([`end_with_lab`]); of all other programs the system takes care, where there is `setpriv` (util-linux): see [`tied`].
 
+use crate::lock::Lock;
 use crate::record::Ended;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,10 +16,11 @@ use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often a program is looked at.
@@ -26,6 +31,15 @@ const LOOK_CLOSELY: Duration = Duration::from_millis(2);
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 /// How long a step may take to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Where memory cgroups are: the file of their limit, and whether it is version 1.
+const GROUPS: [(&str, &str, bool); 2] =
+    [("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true), ("/sys/fs/cgroup", "memory.max", false)];
+/// What the names of ours begin with; the number of the process that has made it follows, and a number.
+const GROUP: &str = "gannet-lab-";
+/// How often a step looks whether its lab is still there.
+const LOOK_FOR_LAB: Duration = Duration::from_millis(100);
+/// The variable that tells a step the number of its lab's process.
+const STEP_OF: &str = "LAB_STEP_OF";
 /// What [`Step::command`] begins with where it is this very program.
 pub const OURSELVES: &str = "gannet-lab";
 
@@ -59,11 +73,10 @@ impl Group {
     /// With a limit of so many bytes, page cache included; `None` where the system does not let us.
     pub fn new(limit: u64) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("gannet-lab-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        for (base, file, is_v1) in [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true),
-            ("/sys/fs/cgroup", "memory.max", false),
-        ] {
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| GROUPS.iter().for_each(|(base, ..)| sweep(Path::new(base))));
+        let name = format!("{GROUP}{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        for (base, file, is_v1) in GROUPS {
             let folder = Path::new(base).join(&name);
             if fs::create_dir(&folder).is_err() {
                 continue;
@@ -148,6 +161,19 @@ impl Group {
     }
 }
 
+/// Removes the groups that processes have left which are gone (`kill -9`). One that has somebody in it still is not removed by the system.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let maker =
+            name.to_str().and_then(|name| name.strip_prefix(GROUP)?.split_once('-')?.0.parse::<u32>().ok());
+        if maker.is_some_and(|maker| !Path::new(&format!("/proc/{maker}")).exists()) {
+            // Where it stays, nothing is worse than it was.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// This process in a group.
 #[derive(Debug)]
 pub struct Inside {
@@ -187,6 +213,44 @@ pub fn within(group: Option<&Group>, program: impl AsRef<OsStr>) -> Command {
         .arg(group.map_or(Path::new(""), |group| &group.folder))
         .arg(program);
     command
+}
+
+/// A command that runs a program in a group, and is asked to end by this signal when we do, however that happens. Without `setpriv` it is not asked.
+pub(crate) fn tied(group: Option<&Group>, program: &Path, signal: &str) -> Command {
+    tied_as(None, group, program, signal)
+}
+
+/// The same, as somebody else.
+pub(crate) fn tied_as(account: Option<&str>, group: Option<&Group>, program: &Path, signal: &str) -> Command {
+    let Some(setpriv) = installed("setpriv") else { return within(group, program) };
+    let mut command = within(group, setpriv);
+    if let Some(account) = account {
+        command.args(["--reuid", account, "--regid", account, "--init-groups"]);
+        command.current_dir("/");
+    }
+    command.args(["--pdeathsig", signal, "--"]);
+    // We may have ended before the system was told: it would never ask.
+    command.args(["/bin/sh", "-c", "[ \"$PPID\" = \"$1\" ] || exit 125; shift; exec \"$@\"", "sh"]);
+    command.arg(std::process::id().to_string()).arg(program);
+    command
+}
+
+/// Sets `stop` once the lab has ended whose step this process is, if it is one, and ends the process where it does not end by itself then.
+///
+/// The system could send a signal instead, but sends it again for each thread of the lab that ends after the one that has started the step, and a second one means haste.
+pub fn end_with_lab(stop: &Arc<AtomicBool>) {
+    let lab = std::env::var(STEP_OF).ok().and_then(|pid| pid.parse().ok());
+    // Whoever a step starts has the variable, too, but another parent.
+    let Some(lab) = lab.filter(|&lab: &u32| lab == parent_id()) else { return };
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        while parent_id() == lab {
+            std::thread::sleep(LOOK_FOR_LAB);
+        }
+        stop.store(true, Ordering::Relaxed);
+        std::thread::sleep(PATIENCE);
+        std::process::exit(130);
+    });
 }
 
 /// Asks a process to end by this signal, and kills it where it has not done so in time.
@@ -256,24 +320,31 @@ fn clear(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a step to its end; `None` when `stop` was set before.
+/// Runs a step to its end; `None` when `stop` was set before. It holds the run's lock as long as it lives.
 ///
 /// # Errors
 /// The program cannot be started, fails, or prints something else than JSON.
-pub fn run(step: &Step, stop: &AtomicBool) -> Result<Option<Ended>> {
+pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
     if let Some(makes) = &step.makes {
         clear(makes)?;
     }
     chill(&step.cold)?;
     let group = step.limit.and_then(Group::new);
     let [program, arguments @ ..] = step.command.as_slice() else { bail!("{}: nothing to run", step.id) };
-    let program = match program.as_str() {
-        OURSELVES => std::env::current_exe()?,
-        other => installed(other).with_context(|| format!("{other} is not installed"))?,
+    let mut command = match program.as_str() {
+        OURSELVES => {
+            let mut command = within(group.as_ref(), std::env::current_exe()?);
+            command.env(STEP_OF, std::process::id().to_string());
+            command
+        }
+        other => {
+            let program = installed(other).with_context(|| format!("{other} is not installed"))?;
+            tied(group.as_ref(), &program, "KILL")
+        }
     };
-    let mut command = within(group.as_ref(), program);
     command.args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = lock.map_or(Ok(Stdio::null()), |lock| lock.shared().map(Stdio::from))?;
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C is for us: whoever gets it besides being asked by us takes that for the second time, and ends as he stands.
     command.process_group(0);
     let began_unix =
@@ -373,14 +444,15 @@ mod tests {
     #[test]
     fn what_a_program_prints_is_kept_and_its_failure_named() {
         let go_on = AtomicBool::new(false);
-        let ended = run(&step("echo '{\"a\": 1}'; echo '{\"b\": 2}'"), &go_on).unwrap().unwrap();
+        let ended = run(&step("echo '{\"a\": 1}'; echo '{\"b\": 2}'"), None, &go_on).unwrap().unwrap();
         assert_eq!(ended.output, [json!({"a": 1}), json!({"b": 2})]);
-        let error = run(&step("echo 'the disk is full' >&2; exit 3"), &go_on).unwrap_err();
+        let error = run(&step("echo 'the disk is full' >&2; exit 3"), None, &go_on).unwrap_err();
         assert!(format!("{error:#}").contains("the disk is full"), "{error:#}");
-        assert!(run(&step("echo no json"), &go_on).is_err());
+        assert!(run(&step("echo no json"), None, &go_on).is_err());
         let missing = Step { command: vec!["no-such-program".to_owned()], ..step("") };
         assert!(
-            format!("{:#}", run(&missing, &go_on).unwrap_err()).contains("no-such-program is not installed")
+            format!("{:#}", run(&missing, None, &go_on).unwrap_err())
+                .contains("no-such-program is not installed")
         );
     }
 
@@ -396,8 +468,49 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_those_who_are_gone_are_removed_and_no_others() {
+        let base = tempfile::tempdir().unwrap();
+        let own = format!("{GROUP}{}-0", std::process::id());
+        for name in
+            ["gannet-lab-999999999-0", "gannet-lab-999999999-7", &own, "gannet-lab-x", "user-999999999-0"]
+        {
+            fs::create_dir(base.path().join(name)).unwrap();
+        }
+        // Somebody is in it still.
+        fs::create_dir(base.path().join("gannet-lab-999999999-7/inside")).unwrap();
+        sweep(base.path());
+        let mut left: Vec<String> = fs::read_dir(base.path())
+            .unwrap()
+            .map(|one| one.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = vec![
+            "gannet-lab-999999999-7".to_owned(),
+            own,
+            "gannet-lab-x".to_owned(),
+            "user-999999999-0".to_owned(),
+        ];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn who_is_tied_to_another_process_than_ours_does_not_begin() {
+        let of = |mut command: Command| command.arg("-c").arg("echo begun").output().unwrap().stdout;
+        assert_eq!(of(tied(None, Path::new("/bin/sh"), "TERM")), b"begun\n");
+        if installed("setpriv").is_none() {
+            return;
+        }
+        // Its parent is a shell, which stands for whoever has inherited it.
+        let command = tied(None, Path::new("/bin/sh"), "TERM");
+        let mut orphan = Command::new("/bin/sh");
+        orphan.args(["-c", "\"$@\"; exit 0", "sh"]).arg(command.get_program()).args(command.get_args());
+        assert_eq!(of(orphan), b"");
+    }
+
+    #[test]
     fn a_step_that_is_stopped_brings_nothing() {
-        assert_eq!(run(&step("echo 1; exec sleep 60"), &AtomicBool::new(true)).unwrap(), None);
+        assert_eq!(run(&step("echo 1; exec sleep 60"), None, &AtomicBool::new(true)).unwrap(), None);
     }
 
     #[test]
@@ -407,7 +520,7 @@ mod tests {
         fs::create_dir(&made).unwrap();
         fs::write(made.join("half"), "x").unwrap();
         let step = Step { makes: Some(made.clone()), ..step("echo 1") };
-        run(&step, &AtomicBool::new(false)).unwrap().unwrap();
+        run(&step, None, &AtomicBool::new(false)).unwrap().unwrap();
         assert!(!made.exists());
     }
 }

@@ -21,6 +21,7 @@ pub mod folders;
 pub mod gannet;
 pub mod histogram;
 pub mod isolation;
+pub mod lock;
 pub mod machine;
 pub mod random;
 pub mod record;

@@ -1,6 +1,7 @@
 //! The laboratory's command line.
 
 mod command_admin;
+mod command_compare;
 mod command_inserts;
 mod command_isolation;
 mod command_lab;
@@ -9,6 +10,7 @@ mod command_scale;
 mod command_scan;
 mod command_tpcc;
 mod command_tune;
+mod output;
 mod tune_sources;
 
 use anyhow::{Context, Result, bail};
@@ -268,7 +270,7 @@ fn statements(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
             "device": counters.device_json(seconds),
             "pool": counters.pool_json(),
         });
-        println!("{}", report::measurement(&table, "sql", &arguments.rows, json!({}), measured));
+        output::line(report::measurement(&table, "sql", &arguments.rows, json!({}), measured))?;
     }
     Box::new(table).close()
 }
@@ -288,7 +290,7 @@ fn rival(parser: &mut lexopt::Parser) -> Result<()> {
     let program = Program::named(&name)
         .with_context(|| format!("there is no rival {name:?} to be built, only {}", names()))?;
     let built = program.build(&to.context("--to is missing: the folder for the program")?)?;
-    println!("{}", json!({ "workload": "build", "rival": name, "program": built }));
+    output::line(json!({ "workload": "build", "rival": name, "program": built }))?;
     Ok(())
 }
 
@@ -350,6 +352,7 @@ fn main() -> ExitCode {
     gannet_base::allocator::give_back_what_is_freed();
     match work() {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_enough(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gannet-lab: {error:#}");
             ExitCode::FAILURE
@@ -365,6 +368,7 @@ fn work() -> Result<()> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    gannet_lab::confine::end_with_lab(&stop);
     let word = std::env::args_os().nth(1).unwrap_or_default();
     let rest = &mut lexopt::Parser::from_args(std::env::args_os().skip(2));
     match &*word.to_string_lossy() {
@@ -382,8 +386,7 @@ fn work() -> Result<()> {
         _ => {}
     }
     let Some(arguments) = parse(lexopt::Parser::from_env())? else {
-        print!("{HELP}");
-        return Ok(());
+        return output::text(HELP);
     };
     if arguments.workload == "sql" {
         return statements(&arguments, &stop);
@@ -392,11 +395,11 @@ fn work() -> Result<()> {
     let measured = measure(&*driver, &arguments, begun, &stop)?;
     let measurement =
         report::measurement(&*driver, &arguments.workload, &arguments.rows, plan_json(&arguments), measured);
-    println!("{measurement}");
+    output::line(measurement)?;
     let closing = Instant::now();
     driver.close()?;
     if arguments.workload == "restart" {
-        println!("{}", json!({ "workload": "close", "seconds": closing.elapsed().as_secs_f64() }));
+        output::line(json!({ "workload": "close", "seconds": closing.elapsed().as_secs_f64() }))?;
     }
     Ok(())
 }

@@ -1,21 +1,31 @@
 //! A run of an experiment, as a folder: what was asked for, and what each step has brought, raw.
 //!
-//! - `run.json`: the experiment, what was asked for, machine, kernel, versions, seed, commit. Written once.
+//! - `run.json`: the experiment, what was asked for, machine, kernel, versions, seed, commit. Written once, under another name first: where there is one, it
+//!   is whole, and what is there without one is no run yet.
 //! - `steps.jsonl`: one line for each step that has ended, appended and synced when it has. A run that was interrupted goes on behind the last whole
 //!   line; half a line, which a crash has left, counts as none.
 //! - `data/`: the databases, removed when the run is complete, unless they are to be kept.
+//! - `lock`: there as long as a lab works on it ([`crate::lock`]).
 
+use crate::lock::{self, Lock};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The layout that this code writes, and reads.
 const FORMAT: u32 = 1;
 const RUN: &str = "run.json";
 const STEPS: &str = "steps.jsonl";
+/// What [`RUN`] is called until it is whole.
+const HALF: &str = "run.json.new";
+/// How often a measurement can be repeated at most.
+pub const REPEAT_MOST: u32 = 100;
+/// How long what a killed lab has left may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How large an experiment is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,7 +65,7 @@ pub struct Order {
     /// What the device is limited to, by the names of its profiles; runs of before there were any have none.
     #[serde(default)]
     pub profiles: Vec<String>,
-    /// How often each measurement is repeated.
+    /// How often each measurement is repeated: 1 to [`REPEAT_MOST`].
     pub repeat: u32,
     /// Seed of random keys.
     pub seed: u64,
@@ -84,6 +94,9 @@ pub struct Ended {
 struct Head {
     format: u32,
     order: Order,
+    /// How many there are to be; runs of before this was kept have none.
+    #[serde(default)]
+    steps: Option<usize>,
     circumstances: Value,
 }
 
@@ -91,8 +104,11 @@ struct Head {
 #[derive(Debug)]
 pub struct Record {
     folder: PathBuf,
+    lock: Option<Lock>,
     /// What was asked for.
     pub order: Order,
+    /// How many steps it has, those that are still to be done with them; `None`: it was begun by a lab that did not keep that.
+    pub steps: Option<usize>,
     /// Machine, kernel, versions.
     pub circumstances: Value,
     /// What has ended, in the order in which it did.
@@ -100,25 +116,40 @@ pub struct Record {
 }
 
 impl Record {
-    /// A new run in a folder that is not there yet, or empty.
-    pub fn create(folder: &Path, order: &Order, circumstances: Value) -> Result<Self> {
+    /// A new run of so many steps, in a folder that is not there yet, or empty. It is locked until this is dropped.
+    ///
+    /// # Errors
+    /// There is something in the folder, somebody works there, or it cannot be written.
+    pub fn create(folder: &Path, order: &Order, steps: usize, circumstances: Value) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {folder:?}"))?;
-        if fs::read_dir(folder)?.next().is_some() {
-            bail!(
-                "{folder:?} is not empty: give the run another folder, or go on with what is there by --resume {}",
-                folder.display()
-            );
-        }
-        let head = Head { format: FORMAT, order: order.clone(), circumstances };
-        let mut file = File::create(folder.join(RUN))?;
-        file.write_all(serde_json::to_string_pretty(&head)?.as_bytes())?;
-        file.sync_all()?;
-        File::create(folder.join(STEPS))?.sync_all()?;
-        File::open(folder)?.sync_all()?;
-        Record::open(folder)
+        must_be_empty(folder)?;
+        let lock = Lock::take(folder, Duration::ZERO)?;
+        // Somebody else may have made one before it was locked.
+        must_be_empty(folder)?;
+        let head = Head { format: FORMAT, order: order.clone(), steps: Some(steps), circumstances };
+        put(&folder.join(STEPS), b"")?;
+        put(&folder.join(HALF), serde_json::to_string_pretty(&head)?.as_bytes())?;
+        fs::rename(folder.join(HALF), folder.join(RUN))
+            .and_then(|()| File::open(folder)?.sync_all())
+            .with_context(|| format!("cannot write {:?}", folder.join(RUN)))?;
+        Ok(Record { lock: Some(lock), ..Record::open(folder)? })
     }
 
-    /// A run that is there.
+    /// A run that is there, to go on with it: it is locked until this is dropped.
+    ///
+    /// # Errors
+    /// As [`Record::open`]; or somebody works on it.
+    pub fn take(folder: &Path) -> Result<Self> {
+        // There is no lock in what is no run.
+        Record::open(folder)?;
+        let lock = Lock::take(folder, PATIENCE)?;
+        Ok(Record { lock: Some(lock), ..Record::open(folder)? })
+    }
+
+    /// A run that is there, to read it.
+    ///
+    /// # Errors
+    /// It is none, or none that this lab can read.
     pub fn open(folder: &Path) -> Result<Self> {
         let text = fs::read_to_string(folder.join(RUN))
             .with_context(|| format!("{folder:?} holds no run of an experiment: no {RUN}"))?;
@@ -132,6 +163,13 @@ impl Record {
         }
         let head: Head =
             serde_json::from_value(version).with_context(|| format!("{:?}", folder.join(RUN)))?;
+        if !(1..=REPEAT_MOST).contains(&head.order.repeat) {
+            bail!(
+                "{:?}: each measurement is repeated 1 to {REPEAT_MOST} times, not {}",
+                folder.join(RUN),
+                head.order.repeat
+            );
+        }
         let steps = folder.join(STEPS);
         let text = fs::read(&steps).with_context(|| format!("{steps:?}"))?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -143,8 +181,13 @@ impl Record {
                 serde_json::from_slice(line).with_context(|| format!("{steps:?}, line {}", number + 1))?,
             );
         }
-        let Head { order, circumstances, .. } = head;
-        Ok(Record { folder: folder.to_owned(), order, circumstances, ended })
+        let Head { order, steps, circumstances, .. } = head;
+        Ok(Record { folder: folder.to_owned(), lock: None, order, steps, circumstances, ended })
+    }
+
+    /// The lock, where it was taken.
+    pub fn lock(&self) -> Option<&Lock> {
+        self.lock.as_ref()
     }
 
     /// Where it is.
@@ -169,18 +212,43 @@ impl Record {
             OpenOptions::new().append(true).read(true).open(&path).with_context(|| format!("{path:?}"))?;
         let mut line = serde_json::to_vec(&ended)?;
         line.push(b'\n');
-        let len = fs::metadata(&path)?.len();
-        let text = fs::read(&path)?;
+        let text = fs::read(&path).with_context(|| format!("{path:?}"))?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        if (whole as u64) < len {
-            // A crash has left half a line.
-            file.set_len(whole as u64)?;
-        }
-        file.write_all(&line)?;
-        file.sync_all()?;
+        // A crash has left half a line.
+        let cut = if whole < text.len() { file.set_len(whole as u64) } else { Ok(()) };
+        cut.and_then(|()| file.write_all(&line))
+            .and_then(|()| file.sync_all())
+            .with_context(|| format!("cannot write {path:?}"))?;
         self.ended.push(ended);
         Ok(())
     }
+}
+
+/// Fails where there is anything in a folder but what a run leaves that could not be created.
+fn must_be_empty(folder: &Path) -> Result<()> {
+    let is_left = |name: &str| {
+        let is_empty = || fs::metadata(folder.join(STEPS)).is_ok_and(|steps| steps.len() == 0);
+        [HALF, lock::NAME].contains(&name) || (name == STEPS && is_empty())
+    };
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read the folder {folder:?}"))?;
+    for entry in entries {
+        if !entry?.file_name().to_str().is_some_and(is_left) {
+            bail!(
+                "{folder:?} is not empty: give the run another folder, or go on with what is there by --resume {}",
+                folder.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file, durably.
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = File::create(path).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.with_context(|| format!("cannot write {path:?}"))
 }
 
 #[cfg(test)]
@@ -216,10 +284,12 @@ mod tests {
     fn a_run_is_found_again_with_all_whole_lines() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("run");
-        let mut run = Record::create(&folder, &order(), json!({"cpus": 2})).unwrap();
+        let mut run = Record::create(&folder, &order(), 3, json!({"cpus": 2})).unwrap();
         run.add(step("one")).unwrap();
         run.add(step("two")).unwrap();
-        assert!(Record::create(&folder, &order(), Value::Null).unwrap_err().to_string().contains("--resume"));
+        assert!(
+            Record::create(&folder, &order(), 1, Value::Null).unwrap_err().to_string().contains("--resume")
+        );
         let mut file = OpenOptions::new().append(true).open(folder.join(STEPS)).unwrap();
         file.write_all(b"{\"id\":\"thr").unwrap();
         let mut again = Record::open(&folder).unwrap();
@@ -231,7 +301,7 @@ mod tests {
     #[test]
     fn a_run_of_before_there_were_profiles_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Record::create(folder.path(), &order(), Value::Null).unwrap());
+        drop(Record::create(folder.path(), &order(), 1, Value::Null).unwrap());
         let file = folder.path().join(RUN);
         let mut head: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         head["order"].as_object_mut().unwrap().remove("profiles").unwrap();
@@ -241,11 +311,49 @@ mod tests {
     }
 
     #[test]
+    fn two_labs_do_not_work_on_one_run_but_it_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Record::create(folder.path(), &order(), 7, Value::Null).unwrap();
+        let error = Record::take(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("is being worked on by process"), "{error}");
+        assert_eq!(Record::open(folder.path()).unwrap().steps, Some(7));
+        drop(run);
+        assert!(Record::take(folder.path()).unwrap().lock().is_some());
+    }
+
+    #[test]
+    fn a_run_that_could_not_be_created_is_created_the_next_time() {
+        let folder = tempfile::tempdir().unwrap();
+        // The device was full before `run.json` was whole.
+        fs::write(folder.path().join(HALF), "{").unwrap();
+        fs::write(folder.path().join(STEPS), "").unwrap();
+        assert!(Record::take(folder.path()).unwrap_err().to_string().contains("holds no run"));
+        assert!(!folder.path().join(lock::NAME).exists());
+        drop(Record::create(folder.path(), &order(), 1, Value::Null).unwrap());
+        assert!(!folder.path().join(HALF).exists());
+        // Steps that have lost their run are not overwritten.
+        fs::remove_file(folder.path().join(RUN)).unwrap();
+        fs::write(folder.path().join(STEPS), "{}\n").unwrap();
+        assert!(Record::create(folder.path(), &order(), 1, Value::Null).is_err());
+    }
+
+    #[test]
+    fn a_run_with_more_repetitions_than_there_can_be_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for wrong in [0, REPEAT_MOST + 1, 4_000_000_000] {
+            let run = folder.path().join(wrong.to_string());
+            let created = Record::create(&run, &Order { repeat: wrong, ..order() }, 1, Value::Null);
+            let error = created.unwrap_err().to_string();
+            assert!(error.contains("run.json") && error.contains(&format!("not {wrong}")), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_no_run_or_a_broken_one_is_named() {
         let folder = tempfile::tempdir().unwrap();
         assert!(format!("{:#}", Record::open(folder.path()).unwrap_err()).contains("holds no run"));
         let run = folder.path().join("run");
-        drop(Record::create(&run, &order(), Value::Null).unwrap());
+        drop(Record::create(&run, &order(), 1, Value::Null).unwrap());
         fs::write(run.join(STEPS), "{\"id\":1}\n").unwrap();
         assert!(format!("{:#}", Record::open(&run).unwrap_err()).contains("line 1"));
         fs::write(run.join(RUN), "{\"format\": 99}").unwrap();

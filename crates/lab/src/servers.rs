@@ -3,7 +3,7 @@
 //! A server never outlives whoever has started it: where there is `setpriv` (util-linux), the system asks it to end when its parent does, however that ends.
 //! Gannet and PostgreSQL are spoken to with the same protocol, by the same client. Firebird has one of its own: [`crate::firebird`].
 
-use crate::confine::{Group, chill, end, installed, status, within};
+use crate::confine::{Group, chill, end, installed, status, tied, tied_as};
 use crate::folders::bytes;
 use crate::isolation::client::Client;
 use anyhow::{Context, Result, bail};
@@ -150,24 +150,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A command that runs a program in a group, and is asked to end when we do.
-pub(crate) fn tied(group: Option<&Group>, program: &Path, signal: &str) -> Command {
-    tied_as(None, group, program, signal)
-}
-
-/// The same, as somebody else.
-fn tied_as(account: Option<&str>, group: Option<&Group>, program: &Path, signal: &str) -> Command {
-    let Some(setpriv) = installed("setpriv") else { return within(group, program) };
-    let mut command = within(group, setpriv);
-    if let Some(account) = account {
-        command.args(["--reuid", account, "--regid", account, "--init-groups"]);
-        command.current_dir("/");
-    }
-    command.args(["--pdeathsig", signal, "--"]).arg(program);
-    command
-}
-
-/// The same, as whoever PostgreSQL may be.
+/// A command that runs a server's program in a group, tied to us, as whoever PostgreSQL may be.
 fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> Command {
     let account = (kind == Kind::PostgreSql && is_root()).then_some(THEIR_ACCOUNT);
     tied_as(account, group, program, signal)

@@ -1,6 +1,6 @@
 //! Who serves, whoever it is: servers by PostgreSQL's protocol, Firebird's, and SQLite within this process, for experiments that measure all of them alike.
 
-use crate::confine::{Group, Inside, chill, status};
+use crate::confine::{Group, Inside, chill, status, tied};
 use crate::firebird;
 use crate::folders;
 use crate::servers::{self, Kind, Process};
@@ -286,7 +286,7 @@ impl Within {
 
     /// A command that runs a program in the group, and asks it to end when we do.
     pub(crate) fn beside(&self, program: &Path) -> Command {
-        servers::tied(self.group.as_ref(), program, "INT")
+        tied(self.group.as_ref(), program, "INT")
     }
 
     fn describe(&self) -> Value {

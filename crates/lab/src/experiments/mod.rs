@@ -133,6 +133,38 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
+    fn a_report_of_nothing_claims_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        for experiment in all() {
+            let order = Order {
+                experiment: experiment.name().to_owned(),
+                size: Size::Quick,
+                rivals: experiment.rivals().iter().map(|rival| rival.name.to_owned()).collect(),
+                modes: experiment.modes().iter().map(|&mode| mode.to_owned()).collect(),
+                profiles: experiment.profiles().iter().map(|&name| name.to_owned()).collect(),
+                repeat: 1,
+                seed: 1,
+            };
+            let run = folder.path().join(experiment.name());
+            let run = Record::create(&run, &order, 1, serde_json::Value::Null).unwrap();
+            let text = experiment.report(&run).markdown();
+            for claim in [
+                "could be made:",
+                "could be made,",
+                "after 0",
+                "After 0",
+                "-0 ",
+                "NaN",
+                "is ahead in",
+                "No planner's choice takes",
+                "No rival took part",
+            ] {
+                assert!(!text.contains(claim), "{}: {claim}: {text}", experiment.name());
+            }
+        }
+    }
+
+    #[test]
     fn steps_are_unique_and_the_same_each_time() {
         for experiment in all() {
             for size in [Size::Quick, Size::Standard, Size::Large] {

@@ -516,6 +516,7 @@ impl Found<'_> {
         let head =
             ["", "the cgroup's peak, MiB", "of that page cache at most, MiB"].map(str::to_owned).to_vec();
         let limit = match rows.iter().any(|row| row[1] != "not seen") {
+            _ if rows.is_empty() => format!("With {}× the memory nothing was measured.", MULTIPLES[1]),
             true => format!("With {}× the memory.", MULTIPLES[1]),
             false => "No memory cgroup could be made: nobody was held to the limit but by its own settings, and rivals had the whole machine's page cache.".to_owned(),
         };

@@ -2,9 +2,9 @@
 //!
 //! Nothing of the system's installation is used but its programs: the root has links to them, and settings of our own. The server keeps to its folder.
 
-use crate::confine::{Group, installed};
+use crate::confine::{Group, installed, tied};
 use crate::folders::bytes;
-use crate::servers::{Process, tied};
+use crate::servers::Process;
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use serde_json::{Value, json};

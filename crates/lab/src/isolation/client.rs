@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
+use gannet_sql::session::TransactionStatus;
 use std::io;
 
 /// What a statement gave.
@@ -76,6 +77,11 @@ impl<F: FnMut(&mut Vec<u8>) -> bool> Receiver for Supply<F> {
 pub struct Client(Connection);
 
 impl Client {
+    /// Whether a transaction is open, or has failed and was not ended.
+    pub fn is_in_transaction(&self) -> bool {
+        self.0.status() != TransactionStatus::Idle
+    }
+
     /// Connects.
     pub fn connect(address: &Address) -> Result<Self> {
         let opened = Connection::open(address, "gannet-lab");

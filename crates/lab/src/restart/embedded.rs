@@ -2,7 +2,7 @@
 
 use super::life::{self, Purpose};
 use super::{Setup, Side, Work, copy, database, go_on, keep_told, read_told};
-use crate::confine::{Group, chill, installed, within};
+use crate::confine::{Group, chill, tied};
 use crate::tpcb::check::Told;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -90,14 +90,7 @@ impl Life {
         let group = Group::new(setup.memory);
         let (program, words) = command(setup, folder, purpose)?;
         // It does not outlive us, however we end.
-        let mut command = match installed("setpriv") {
-            Some(setpriv) => {
-                let mut command = within(group.as_ref(), setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
-                command
-            }
-            None => within(group.as_ref(), program),
-        };
+        let mut command = tied(group.as_ref(), &program, "KILL");
         command.args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = Instant::now();

@@ -110,7 +110,7 @@ struct Told {
 /// Lets connections run scripts as `plan` says, or until `stop` is set; `watch` is called from the first measured moment to the last.
 ///
 /// # Errors
-/// A statement fails, other than by a conflict; a connection is lost; or "interrupted".
+/// A statement fails, other than by a conflict; a script ends inside a transaction; a connection is lost; or "interrupted".
 pub fn run(
     connect: &dyn Fn() -> Result<Client>,
     mix: &Mix,
@@ -233,6 +233,12 @@ fn work(mut client: Client, stage: &Stage<'_>, mut random: Random) -> Result<()>
         let mut in_commits = Duration::ZERO;
         while !once(&mut client, stage, number, &mut random, &mut in_commits)? {
             stage.conflicts.fetch_add(1, Ordering::Relaxed);
+        }
+        if client.is_in_transaction() {
+            bail!(
+                "the load: script {} ends inside a transaction that it has begun, so it would never be durable: end it with commit; or rollback;",
+                number + 1
+            );
         }
         stage.done[number].fetch_add(1, Ordering::Relaxed);
         // It may have begun before the measured time, as another one ends behind it.

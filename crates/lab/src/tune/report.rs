@@ -169,6 +169,7 @@ fn leg_parts(tuned: &Tuned, leg: &Leg, number: usize) -> Vec<Part> {
 fn standing(leg: &Leg, place: usize) -> String {
     match &leg.raced.standings[place] {
         _ if leg.raced.pick == Some(place) => "picked".to_owned(),
+        Standing::Good if leg.raced.values[place].is_empty() => "not tried".to_owned(),
         Standing::Good => "as good".to_owned(),
         Standing::Behind => "behind".to_owned(),
         Standing::Dropped(rounds) => format!("worse, after {rounds} rounds"),
@@ -186,7 +187,10 @@ fn verdict(tuned: &Tuned, leg: &Leg, points: &[Point], labels: &[String]) -> Str
     .to_owned();
     let Some(pick) = leg.raced.pick else { return text };
     let _ = write!(text, " {} is picked", labels[pick]);
-    let good = |place: &usize| *place != pick && leg.raced.standings[*place] == Standing::Good;
+    let good = |place: &usize| {
+        let was_tried = !leg.raced.values[*place].is_empty();
+        *place != pick && was_tried && leg.raced.standings[*place] == Standing::Good
+    };
     let as_good: Vec<&str> = (0..labels.len()).filter(good).map(|place| &*labels[place]).collect();
     match as_good.as_slice() {
         [] => text.push('.'),
@@ -220,9 +224,9 @@ fn verdict(tuned: &Tuned, leg: &Leg, points: &[Point], labels: &[String]) -> Str
 /// A settings file for `gannet serve --config`; what is no setting of a server stands in comments.
 pub fn settings_file(tuned: &Tuned) -> String {
     let config = &tuned.config;
-    let was_raced = |name: &str| {
+    let last_race = |name: &str| {
         let place = NAMES.iter().position(|&other| other == name);
-        tuned.found.legs.iter().any(|leg| Some(leg.dimension) == place)
+        tuned.found.legs.iter().rfind(|leg| Some(leg.dimension) == place)
     };
     let mut out = format!(
         "# Written by gannet tune: {} transactions a second with {}.\n",
@@ -234,14 +238,25 @@ pub fn settings_file(tuned: &Tuned) -> String {
     if config.connections + CONNECTIONS_OVER > CONNECTIONS_ANYWAY {
         let _ = writeln!(out, "max_connections = {}", config.connections + CONNECTIONS_OVER);
     }
-    if was_raced("connections") {
-        let _ = writeln!(
-            out,
-            "# The load was at its best with {} connections: a pooler can hold it there.",
-            config.connections
-        );
+    if let Some(leg) = last_race("connections") {
+        let number = config.connections;
+        let _ = match (leg.raced.end, leg.raced.pick) {
+            (End::Decided, _) => writeln!(
+                out,
+                "# The load was at its best with {number} connections: a pooler can hold it there."
+            ),
+            (_, Some(_)) => {
+                writeln!(
+                    out,
+                    "# The load had {number} connections; it was not decided whether others are better."
+                )
+            }
+            (_, None) => {
+                writeln!(out, "# The load had {number} connections; there was no time to try others.")
+            }
+        };
     }
-    if was_raced("page size") {
+    if last_race("page size").is_some() {
         let size = format_size(config.page_size);
         let _ = writeln!(
             out,
@@ -312,6 +327,26 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(!text.contains("--page-size"), "what was not raced is not told: {text}");
+    }
+
+    #[test]
+    fn what_was_not_decided_or_not_tried_is_not_said_to_be_good() {
+        let mut tuned = tuned();
+        let leg = &mut tuned.found.legs[0];
+        leg.dimension = 3;
+        assert!(settings_file(&tuned).contains("at its best with 20 connections"));
+        tuned.found.legs[0].raced.end = End::Rounds;
+        let text = settings_file(&tuned);
+        assert!(!text.contains("at its best") && text.contains("not decided"), "{text}");
+        let raced = &mut tuned.found.legs[0].raced;
+        (raced.end, raced.pick) = (End::Time, None);
+        let text = settings_file(&tuned);
+        assert!(!text.contains("at its best") && text.contains("no time to try others"), "{text}");
+        // A value without a trial.
+        let leg = &mut tuned.found.legs[0];
+        leg.raced.standings[0] = Standing::Good;
+        leg.raced.values[0].clear();
+        assert_eq!((&*standing(leg, 0), &*standing(leg, 1)), ("not tried", "as good"));
     }
 
     #[test]

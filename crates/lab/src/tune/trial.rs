@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How often transactions are counted.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// A trial is measured for so long at least: transactions are counted once in it.
+pub const MEASURE_LEAST: Duration = INTERVAL;
 /// Budget in which a database is created.
 const CREATE_MEMORY: u64 = 64 << 20;
 /// Bytes of memory that are outside of the budget: for the process, and for each connection.

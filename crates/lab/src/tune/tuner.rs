@@ -146,10 +146,15 @@ pub fn per_second(measured: &Value) -> Vec<f64> {
     measured["per_second"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
 }
 
+/// Whether a trial did nothing.
+fn is_idle(measured: &Value) -> bool {
+    measured["per_second_mean"].as_f64().unwrap_or(0.0) <= 0.0
+}
+
 /// Tunes; `tell` is told what goes on.
 ///
 /// # Errors
-/// A trial fails, no value of a dimension can be, or "interrupted".
+/// A trial fails, no value of a dimension can be, nothing was done in any trial, or "interrupted".
 pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Result<Tuned> {
     let begun = Instant::now();
     let dimensions = order.space.dimensions();
@@ -205,6 +210,12 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
     if trials.is_empty() {
         bail!("the time, {}, is not enough for a single trial", format_duration(order.time));
     }
+    if trials.iter().all(|tried| is_idle(&tried.measured)) {
+        bail!(
+            "no transaction ended within the measured time, {}, of any trial: there is nothing to pick by. Give trials more time by --seconds, or the load less to do",
+            format_duration(order.measure)
+        );
+    }
     let config = order.space.config(&found.pick);
     Ok(Tuned {
         dimensions,
@@ -255,6 +266,13 @@ pub(super) mod tests {
         let order = Order { space: super::tests::space(), ..order };
         let error = tune(&order, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("not enough for a single trial"), "{error}");
+    }
+
+    #[test]
+    fn a_trial_without_a_transaction_is_idle() {
+        use serde_json::json;
+        assert!(is_idle(&json!({ "per_second_mean": 0.0 })) && is_idle(&json!({})));
+        assert!(!is_idle(&json!({ "per_second_mean": 0.1 })));
     }
 
     #[test]

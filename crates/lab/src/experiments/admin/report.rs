@@ -123,7 +123,10 @@ impl Found<'_> {
             Some(false) => {
                 "No memory cgroup could be made, so nobody is held to it but by its own settings, and who reads through the page cache has the whole machine's."
             }
-            _ => "Server and task are in one memory cgroup of that size, page cache included.",
+            None => {
+                "Server and task are in one memory cgroup of that size, page cache included, where one can be made."
+            }
+            Some(true) => "Server and task are in one memory cgroup of that size, page cache included.",
         };
         let rough = match self.run.order.size {
             Size::Quick => {

@@ -45,7 +45,7 @@ fn order(rivals: &[&str]) -> Order {
 
 fn run(folder: &std::path::Path, rivals: &[&str], steps: Vec<(String, Value)>) -> Record {
     let order = order(rivals);
-    let mut run = Record::create(folder, &order, Value::Null).unwrap();
+    let mut run = Record::create(folder, &order, 1, Value::Null).unwrap();
     for (id, output) in steps {
         let (command, output) = (Vec::new(), vec![output]);
         run.add(Ended {

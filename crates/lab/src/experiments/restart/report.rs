@@ -120,13 +120,17 @@ impl Found<'_> {
 
     fn introduction(&self) -> Vec<Part> {
         let Plan { log, branches, memory, rows, embedded_memory, loaded, before, .. } = &self.plan;
-        let has_groups = self
+        let groups: Vec<bool> = self
             .contestants
             .iter()
             .flat_map(|one| self.outputs("crash", one))
-            .any(|output| !output["group"].is_null());
-        let held = match has_groups {
+            .map(|output| !output["group"].is_null())
+            .collect();
+        let held = match groups.contains(&true) {
             true => "in a memory cgroup of that, page cache included",
+            false if groups.is_empty() => {
+                "in a memory cgroup of that, page cache included, where one can be made"
+            }
             false => "without a memory cgroup, as none could be made: with the whole machine's page cache",
         };
         let text = |text: String| Part::Text(text);
@@ -346,7 +350,7 @@ impl Found<'_> {
     fn durability(&self) -> Part {
         let sum = |path: &str| -> f64 {
             let each = self.contestants.iter().flat_map(|one| self.figures("loaded", one, path));
-            each.sum()
+            each.fold(0.0, |sum, figure| sum + figure)
         };
         let starts = |step: &str, path: &str| -> usize {
             self.contestants.iter().map(|one| self.figures(step, one, path).len()).sum()
@@ -362,14 +366,23 @@ impl Found<'_> {
                 .filter(|one| !one.side.is_wire())
                 .map(|one| self.figures("rest", one, "/again/first_commit_seconds").len())
                 .sum::<usize>();
-        Part::Text(format!(
-            "A step that misses a commit fails, and there is no report of it. Over the wire the books were judged after {judged} starts: the branches' sums are those of tellers, history and accounts, the history has as \
-             many rows as the sessions have counted, and each session's counter is what it was told ({} commits acknowledged by the last judgements under load, {} sent and not answered when a server went, {} found). \
-             The counters of embedded databases were compared after {counters} starts.",
-            count(sum("/judged/acknowledged")),
-            count(sum("/judged/unknown")),
-            count(sum("/judged/found")),
-        ))
+        let mut text = String::new();
+        if judged > 0 {
+            text += &format!(
+                " Over the wire the books were judged after {judged} starts: the branches' sums are those of tellers, history and accounts, the history has as \
+                 many rows as the sessions have counted, and each session's counter is what it was told ({} commits acknowledged by the last judgements under load, {} sent and not answered when a server went, {} found).",
+                count(sum("/judged/acknowledged")),
+                count(sum("/judged/unknown")),
+                count(sum("/judged/found")),
+            );
+        }
+        if counters > 0 {
+            text += &format!(" The counters of embedded databases were compared after {counters} starts.");
+        }
+        if text.is_empty() {
+            return Part::Text("Nothing was judged.".to_owned());
+        }
+        Part::Text(format!("A step that misses a commit fails, and there is no report of it.{text}"))
     }
 
     fn settings(&self) -> Part {

@@ -58,7 +58,7 @@ fn record(folder: &Path, leaves_out: &[&str]) -> Record {
         repeat: 2,
         seed: 1,
     };
-    let mut run = Record::create(&folder.join("run"), &order, Value::Null).unwrap();
+    let mut run = Record::create(&folder.join("run"), &order, 1, Value::Null).unwrap();
     for on in On::ALL {
         run.add(ended(&device_id(on, 1), json!({ "bytes_per_second": 1000.0 * MEBI }))).unwrap();
     }

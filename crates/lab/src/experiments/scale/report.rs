@@ -181,6 +181,7 @@ impl Found<'_> {
             ]);
         }
         let held = match rows.iter().any(|row| row[3] != NOT_SEEN) {
+            _ if rows.is_empty() => "Nothing was measured.",
             true if self.has(POSTGRESQL) => {
                 "The first repetition. What PostgreSQL has as shared memory (shared_buffers) counts as cached."
             }
@@ -274,7 +275,7 @@ mod tests {
     }
 
     fn record(folder: &std::path::Path, rates: &[(&str, f64, f64)], violations: u32) -> Record {
-        let mut run = Record::create(folder, &order(Size::Quick, &["postgresql"]), Value::Null).unwrap();
+        let mut run = Record::create(folder, &order(Size::Quick, &["postgresql"]), 1, Value::Null).unwrap();
         for &(name, multiple, rate) in rates {
             let ended = Ended {
                 id: run_id(name, AS_IS, multiple, 1),

@@ -141,13 +141,14 @@ impl<'r> Found<'r> {
         Some((Spread::of(&seconds)?, whole))
     }
 
-    /// Whether servers and others were held to their memory.
-    pub(super) fn had_groups(&self) -> bool {
-        let mut reads = self.run.ended.iter().filter(|ended| ended.id.starts_with("2x, "));
-        reads.any(|ended| {
-            let limit = |group: &Value| group["limit_bytes"].is_u64();
-            limit(&ended.group) || ended.output.first().is_some_and(|output| limit(&output["group"]))
-        })
+    /// Whether something was measured, and neither servers nor others were held to their memory.
+    pub(super) fn lacked_groups(&self) -> bool {
+        let mut reads = self.run.ended.iter().filter(|ended| ended.id.starts_with("2x, ")).peekable();
+        reads.peek().is_some()
+            && !reads.any(|ended| {
+                let limit = |group: &Value| group["limit_bytes"].is_u64();
+                limit(&ended.group) || ended.output.first().is_some_and(|output| limit(&output["group"]))
+            })
     }
 }
 

@@ -413,7 +413,7 @@ mod tests {
 
     /// A run in which every read of the first contestant in the order of the index was ended before its time, and the planner sorts.
     pub(super) fn run(folder: &Path) -> Record {
-        let mut run = Record::create(folder, &order(), json!({})).unwrap();
+        let mut run = Record::create(folder, &order(), 1, json!({})).unwrap();
         for step in Scan.steps(&order(), Path::new("data")) {
             let word = |index: usize| step.command.get(index).map(String::as_str);
             let is = |word: &str| step.command.iter().any(|one| one == word);

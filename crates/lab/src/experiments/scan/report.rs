@@ -16,7 +16,7 @@ use serde_json::Value;
 pub(super) fn document(run: &Record) -> Document {
     let found = Found::new(run);
     let mut parts = vec![Part::Text(introduction(&found))];
-    if !found.had_groups() {
+    if found.lacked_groups() {
         parts.push(Part::Text(
             "No memory cgroup could be made: nobody was held to the limit but by his own settings, and rivals had the whole machine's page cache."
                 .to_owned(),
@@ -227,16 +227,16 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
         "the planner's choice, s",
         "the planner's choice",
     ];
-    let (mut rows, mut wrong) = (Vec::new(), Vec::new());
+    let (mut rows, mut wrong, mut is_compared) = (Vec::new(), Vec::new(), false);
     let took_part = |rival| super::has(&found.run.order, rival);
     for memory in [Memory::Twice, Memory::Fits] {
         for contestant in found.contestants() {
             let median = |plan| rate(found, memory, &contestant, Pattern::Tag, plan).map(|rate| rate.median);
             let best =
                 median(QueryPlan::Index).zip(median(QueryPlan::Sort)).map(|(one, other)| one.max(other));
-            if let Some(ratio) = best.zip(median(QueryPlan::Chosen)).map(|(best, chosen)| best / chosen)
-                && ratio > 1.2
-            {
+            let ratio = best.zip(median(QueryPlan::Chosen)).map(|(best, chosen)| best / chosen);
+            is_compared |= ratio.is_some();
+            if let Some(ratio) = ratio.filter(|&ratio| ratio > 1.2) {
                 let memory = if memory == Memory::Twice { "half the memory" } else { "all in memory" };
                 wrong.push(format!("{}, {memory}: {}", contestant.name, number(ratio)));
             }
@@ -268,6 +268,7 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
         )),
         Part::Table(head.map(str::to_owned).to_vec(), rows),
         Part::Text(match wrong.is_empty() {
+            _ if !is_compared => "No planner's choice was compared with another plan.".to_owned(),
             true => "No planner's choice takes more than 1.2 times as long as the other plan.".to_owned(),
             false => format!(
                 "Where the planner's choice takes more than 1.2 times as long as the other plan: {}.",
@@ -309,7 +310,10 @@ fn against(found: &Found<'_>) -> Vec<Part> {
         }
     }
     if rows.is_empty() {
-        return vec![Part::Text("No rival took part.".to_owned())];
+        let took_part = found.contestants().iter().any(|one| !one.is_ours());
+        let none =
+            if took_part { "Nothing was measured of Gannet and a rival." } else { "No rival took part." };
+        return vec![Part::Text(none.to_owned())];
     }
     let behind: Vec<String> = rows
         .iter()
@@ -377,6 +381,7 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
         .collect();
     if let Some(mode) = ours.first().and_then(|one| one.io.clone()) {
         parts.push(Part::Text(match slower.is_empty() {
+            _ if best.is_empty() => "Nothing was measured.".to_owned(),
             true => format!("No other mode is ahead of {mode} by more than a tenth, in either column."),
             false => {
                 format!("Where another mode is ahead of {mode} by more than a tenth: {}.", slower.join("; "))
