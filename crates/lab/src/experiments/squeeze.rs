@@ -23,8 +23,8 @@ const PAGE_SIZE: u64 = 4096;
 const BATCH: u32 = 256;
 /// Of the limit, what Berkeley DB's cache has: what it takes besides comes on top.
 const BERKELEY_PERCENT: u64 = 90;
-/// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it.
-const ROCKSDB_PERCENT: u64 = 90;
+/// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it. With 90 % the system ended it for want of memory now and then.
+const ROCKSDB_PERCENT: u64 = 85;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
 const SQLITE_CACHE: u64 = 4 << 20;
 
