@@ -40,6 +40,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Part of the budget that gathered changes take, and its least size in bytes.
+const GATHER_SHARE: u64 = 8;
+const GATHER_MIN: u64 = 1 << 20;
 /// Pages after which the one who reads ahead learns how far redo has come.
 const TELL_EVERY: usize = 4;
 /// Undo records that are read, and whose rows are fetched, at one time.
@@ -237,7 +240,8 @@ impl Shared {
             return Ok(false);
         }
         let ahead = Ahead::start(&self.core, redo);
-        let scan = Scan { log: &self.core.log, end, is_stopping: &is_stopping };
+        let limit = (self.core.budget.limit() / GATHER_SHARE).max(GATHER_MIN);
+        let scan = Scan { log: &self.core.log, end, limit, is_stopping: &is_stopping };
         if !redo_in_turns(engine, redo, &scan, &mut |range| self.touch(redo, range, &ahead))? {
             return Ok(false);
         }

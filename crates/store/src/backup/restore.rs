@@ -41,6 +41,8 @@ const WORKERS: usize = 4;
 const BLOCKS: usize = 2;
 /// How often whoever waits for the others looks whether there is still reason to.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// So many segments of an archive's log are left to opening the database.
+const REST_SEGMENTS: u64 = 4;
 /// Bytes that a file has behind the last page that an archived log names: as a file has that grows.
 const GROWS_BY: u64 = 2 << 20;
 
@@ -450,6 +452,7 @@ impl Restore {
             applied,
         };
         let added = plan.write(engine, manifest, &mut place, watch)?;
+        place.apply_rest(&added, watch)?;
         Ok(Added { pages: place.pages_with(&added), ..added })
     }
 
@@ -504,6 +507,19 @@ impl LogPlace<'_> {
         }
         // An extent is given out as a whole, and a change may be logged before its pages are.
         added.pages.next_multiple_of(EXTENT_PAGES) + GROWS_BY / u64::from(self.manifest.begin.page_size)
+    }
+
+    /// Applies most of what is left when all is written, where that is not little: opening the database would take longer, as that is made for being
+    /// open early, and for users beside.
+    fn apply_rest(&mut self, added: &Added, watch: &mut Watch<'_>) -> Result<()> {
+        let size = self.manifest.begin.segment_size;
+        let next = added.end / size * size;
+        if next < self.applied.redo_from + REST_SEGMENTS * size {
+            return Ok(());
+        }
+        // Behind a segment that is complete there is always another one.
+        self.segment(added.end / size)?;
+        self.apply(next, added, watch)
     }
 
     /// Applies what is written of the log, and lets go what is not needed to go on at `next`, where a segment begins.

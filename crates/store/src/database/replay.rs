@@ -27,6 +27,8 @@ use std::sync::Arc;
 /// Pages that are under way at one time: so many blocks, of so many bytes.
 const BLOCKS: usize = 8;
 const BLOCK_LEN: usize = 128 << 10;
+/// Part of the budget that gathered changes may take: nobody else is here.
+const GATHER_SHARE: u64 = 2;
 /// Blocks that are read ahead; the others are on their way back.
 const AHEAD: usize = BLOCKS / 2;
 
@@ -82,7 +84,8 @@ pub(crate) fn apply(
     }
     let worker = watch.job().worker();
     let is_stopping = || worker.check().is_err();
-    let scan = Scan { log: &log, end: recovery.end, is_stopping: &is_stopping };
+    let limit = engine.budget().limit() / GATHER_SHARE;
+    let scan = Scan { log: &log, end: recovery.end, limit, is_stopping: &is_stopping };
     let mut pages = Pages { data, redo: &redo, page_size: meta.page_size, salt: meta.database_id, blocks };
     if !redo_in_turns(engine, &redo, &scan, &mut |range| pages.bring_up(range, watch).map(|()| true))? {
         return Err(Error::Cancelled);

@@ -15,9 +15,6 @@ use gannet_base::Lsn;
 use gannet_base::memory::Purpose;
 use std::ops::Range;
 
-/// Part of the budget that gathered changes take, and its least size in bytes.
-const GATHER_SHARE: u64 = 8;
-const GATHER_MIN: u64 = 1 << 20;
 /// Part of the budget that a read of the log takes, and its bounds in bytes.
 const CHUNK_SHARE: u64 = 256;
 const CHUNK_MIN: u64 = 64 << 10;
@@ -205,6 +202,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) log: &'a Log,
     /// Where it ended when it was opened.
     pub(crate) end: Lsn,
+    /// Bytes that changes may take which are gathered at one time: the fewer, the more often the log is read.
+    pub(crate) limit: u64,
     /// Whether to give up.
     pub(crate) is_stopping: &'a dyn Fn() -> bool,
 }
@@ -217,9 +216,7 @@ pub(crate) fn redo_in_turns(
     scan: &Scan<'_>,
     touch: &mut dyn FnMut(Range<usize>) -> Result<bool>,
 ) -> Result<bool> {
-    let budget = engine.budget().limit();
-    let limit = (budget / GATHER_SHARE).max(GATHER_MIN);
-    let chunk = (budget / CHUNK_SHARE).next_power_of_two().clamp(CHUNK_MIN, CHUNK_MAX);
+    let chunk = (engine.budget().limit() / CHUNK_SHARE).next_power_of_two().clamp(CHUNK_MIN, CHUNK_MAX);
     let pages = redo.table().len();
     let (mut from, mut count) = (0, pages);
     let mut gathers = true;
@@ -229,7 +226,7 @@ pub(crate) fn redo_in_turns(
         if gathers {
             let gathered = engine
                 .memory(Purpose::Log, scan.log.scan_memory(chunk))
-                .and_then(|memory| gather(redo, wanted.clone(), scan, chunk, memory, limit));
+                .and_then(|memory| gather(redo, wanted.clone(), scan, chunk, memory));
             match gathered {
                 Ok(None) => return Ok(false),
                 Ok(Some(gathered)) => {
@@ -258,7 +255,7 @@ pub(crate) fn redo_in_turns(
     Ok(true)
 }
 
-/// Gathers, within `limit` bytes besides those that reading `chunk` bytes of the log at a time takes, what the pages at the places `range` of the table are due, as far as that does not need more.
+/// Gathers, within the scan's limit and what `memory` has for reading `chunk` bytes of the log at a time, what the pages at the places `range` of the table are due, as far as that does not need more.
 /// Pages that were looked at already count for nothing. `None` when it was given up.
 fn gather(
     redo: &PageRedo,
@@ -266,9 +263,8 @@ fn gather(
     scan: &Scan<'_>,
     chunk: u64,
     memory: WorkMemory,
-    limit: u64,
 ) -> Result<Option<Gathered>> {
-    let limit = limit + memory.bytes();
+    let limit = scan.limit + memory.bytes();
     let entries = redo.table().entries();
     let mut gathered = Gathered::new(range.clone(), memory, limit);
     let due = range.filter(|&index| !redo.is_done(index)).map(|index| entries[index].home);
