@@ -6,7 +6,7 @@
 //! Whoever is ended is asked to first (SIGTERM), so that he can end whom he has started, and put right what he has changed.
 //!
 //! Nobody outlives who has started him by much, however that has ended (`kill -9`). A step of our own looks whether its lab is still there, and comes to its end where it
-//! is not ([`end_with_lab`]); of all other programs the system takes care, where there is `setpriv` (util-linux): see [`tied`].
+//! is not ([`end_with_lab`]); of all other programs the system takes care, where there is `setpriv` (util-linux): see `tied`.
 
 use crate::lock::Lock;
 use crate::record::Ended;
