@@ -75,7 +75,7 @@ pub(super) struct Input {
 fn foreign(begin: &[u8]) -> Option<&'static str> {
     const FORMATS: [(&[u8], &str); 7] = [
         (
-            b"PGDMP",
+            b"PGDMP\x01",
             "an archive of pg_dump in its custom format: dump as plain text (pg_dump -Fp), or turn it into that (pg_restore -f FILE)",
         ),
         (
