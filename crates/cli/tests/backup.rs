@@ -116,6 +116,43 @@ fn older_chains_go_as_a_whole() {
 }
 
 #[test]
+fn nothing_is_added_to_a_chain_that_lacks_a_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let backup = |more: &[&str]| ends(folder, &[&["backup", "shop.gnt", "backups/"], more].concat(), 0).0;
+    backup(&[]);
+    let full = names(folder).pop().unwrap();
+    backup(&["--since", "latest"]);
+    let manifest = |at: &str| folder.join(at).join(format!("{full}.json"));
+    std::fs::create_dir(folder.join("elsewhere")).unwrap();
+    std::fs::rename(manifest("backups"), manifest("elsewhere")).unwrap();
+    let (said, complaint) = ends(folder, &["backup", "shop.gnt", "backups", "--since", "latest"], 1);
+    assert!(said.is_empty() && complaint.contains("could not be restored from here"), "{complaint}");
+    assert_eq!(names(folder).len(), 1);
+    std::fs::rename(manifest("elsewhere"), manifest("backups")).unwrap();
+    backup(&["--since", "latest"]);
+    ends(folder, &["verify", "backups/"], 0);
+}
+
+#[test]
+fn a_folder_of_several_databases_is_not_restored_without_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    ends(folder, &["sql", "other.gnt", "--create", "-q", "-c", "create table t (a int)"], 0);
+    ends(folder, &["backup", "other.gnt", "backups"], 0);
+    let (said, complaint) = ends(folder, &["restore", "backups", "copy.gnt"], 1);
+    assert!(said.is_empty() && complaint.contains("backups of 2 databases"), "{complaint}");
+    let names = names(folder);
+    assert!(names.len() == 2 && names.iter().all(|name| complaint.contains(name)), "{complaint}");
+    assert!(!folder.join("copy.gnt").exists());
+    ends(folder, &["restore", &format!("backups/{}", names[1]), "copy.gnt"], 0);
+    assert_eq!(orders(folder, "copy.gnt"), 5000);
+}
+
+#[test]
 fn a_stream_goes_from_one_pipe_into_another() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -28,8 +28,9 @@ mod statement;
 
 use gannet_base::clock;
 use gannet_base::sim::Simulation;
-use gannet_base::sync::{Mutex, MutexGuard};
+use gannet_base::sync::{Mutex, RwLock};
 use plan::Plan;
+use std::num::NonZero;
 use std::time::Duration;
 
 /// Seeds that every run goes through.
@@ -108,15 +109,38 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// The tests of this file run one after another: what one of them plants in the store is there for the whole process.
-fn take_turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock()
+/// Simulations run beside each other, but not beside a planted fault: that is there for the whole process.
+static PLANTED: RwLock<()> = RwLock::new(());
+
+/// Hands out seeds in their order, as many at a time as there are processors, until there are no more or one of them gives something.
+fn deal<T: Send>(
+    seeds: impl Iterator<Item = u64> + Send,
+    each: impl Fn(u64) -> Option<T> + Sync,
+) -> Option<T> {
+    let (seeds, found) = (Mutex::new(seeds.fuse()), Mutex::new(None));
+    let work = || {
+        loop {
+            let Some(seed) = seeds.lock().next() else { return };
+            if found.lock().is_some() {
+                return;
+            }
+            if let Some(what) = each(seed) {
+                *found.lock() = Some(what);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    found.into_inner()
 }
 
 #[test]
 fn the_database_survives_every_seed() {
-    let _turn = take_turn();
+    let _nothing_planted = PLANTED.read();
     if let Some(seed) = number("SIM_SEED") {
         let summary = run(seed).unwrap_or_else(|what| panic!("{what}"));
         println!("seed {seed}: {summary:?}");
@@ -126,10 +150,10 @@ fn the_database_survives_every_seed() {
     if seeds.is_some() || seconds.is_some() {
         return run_fresh(seeds, seconds);
     }
-    for seed in FIXED.chain(REGRESSIONS.iter().map(|(seed, _)| *seed)) {
-        if let Err(what) = run(seed) {
-            panic!("{what}");
-        }
+    // Some of the old ones take long: they do not begin when all the others have ended.
+    let kept = REGRESSIONS.iter().map(|(seed, _)| *seed).chain(FIXED);
+    if let Some(what) = deal(kept, |seed| run(seed).err()) {
+        panic!("{what}");
     }
 }
 
@@ -149,26 +173,36 @@ fn run_fresh(seeds: Option<u64>, seconds: Option<u64>) {
     let start = clock::now();
     let first = number("SIM_FIRST").unwrap_or_else(|| gannet_base::random::next_u64() >> 24);
     let limit = seconds.filter(|&seconds| seconds > 0).map_or(Duration::MAX, Duration::from_secs);
-    let (mut count, mut total, mut told) = (0, life::Summary::default(), Duration::ZERO);
-    while count < seeds.unwrap_or(u64::MAX) && start.elapsed() < limit {
-        let seed = first + count;
-        let summary = run(seed).unwrap_or_else(|what| panic!("{what}"));
+    let fresh =
+        (first..first.saturating_add(seeds.unwrap_or(u64::MAX))).take_while(|_| start.elapsed() < limit);
+    let total = Mutex::new((0, life::Summary::default(), Duration::ZERO));
+    let failure = deal(fresh, |seed| {
+        let summary = match run(seed) {
+            Ok(summary) => summary,
+            Err(what) => return Some(what),
+        };
+        let (count, total, told) = &mut *total.lock();
+        *count += 1;
         total.add(&summary);
-        count += 1;
         if seeds.is_some() {
             println!("seed {seed}: {summary:?}");
-        } else if start.elapsed() >= told + PROGRESS {
-            told = start.elapsed();
-            print_total(first, count, told, &total);
+        } else if start.elapsed() >= *told + PROGRESS {
+            *told = start.elapsed();
+            print_total(first, *count, *told, total);
         }
-    }
+        None
+    });
+    let (count, total, _) = total.into_inner();
     print_total(first, count, start.elapsed(), &total);
+    if let Some(what) = failure {
+        panic!("{what}");
+    }
 }
 
 fn print_total(first: u64, count: u64, taken: Duration, total: &life::Summary) {
-    let (last, seconds) = (first + count - 1, taken.as_secs_f64());
+    let seconds = taken.as_secs_f64();
     println!(
-        "{count} seeds ({first} to {last}) in {seconds:.0} s, {:.2} a second: {total:?}",
+        "{count} seeds (from {first} on) in {seconds:.0} s, {:.2} a second: {total:?}",
         count as f64 / seconds
     );
 }

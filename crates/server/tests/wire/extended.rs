@@ -115,6 +115,8 @@ fn portals_stop_at_their_limit_and_go_on() {
     let told = wire.series(&[bind("p", "s", 0, &[], 0), execute("p", 9)]);
     assert_eq!(told.kinds, "2DsZ");
     assert_eq!(wire.series(&[execute("p", 9)]).state(), "34000");
+    assert_eq!(wire.series(&[bind("p", "s", 0, &[], 0)]).kinds, "2Z");
+    assert_eq!(wire.series(&[execute("p", 9)]).state(), "34000", "it was not even run");
 }
 
 #[test]

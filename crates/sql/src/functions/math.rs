@@ -136,6 +136,26 @@ fn cotangent(value: f64) -> f64 {
     1.0 / value.tan()
 }
 
+/// From here on the inverse of sinh and cosh is ln 2x to the last digit, and x² overflows some way behind.
+const INVERSE_LARGE: f64 = (1_u64 << 28) as f64;
+
+fn inverse_sinh(value: f64) -> f64 {
+    let size = value.abs();
+    if size < INVERSE_LARGE || !size.is_finite() {
+        value.asinh()
+    } else {
+        (size.ln() + std::f64::consts::LN_2).copysign(value)
+    }
+}
+
+fn inverse_cosh(value: f64) -> f64 {
+    if value < INVERSE_LARGE || !value.is_finite() {
+        value.acosh()
+    } else {
+        value.ln() + std::f64::consts::LN_2
+    }
+}
+
 fn sign(value: f64) -> f64 {
     if value > 0.0 {
         1.0
@@ -292,8 +312,8 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     2462 "sinh" (Float8) Float8 = plain!(f64::sinh);
     2463 "cosh" (Float8) Float8 = plain!(f64::cosh);
     2464 "tanh" (Float8) Float8 = plain!(f64::tanh);
-    2465 "asinh" (Float8) Float8 = plain!(f64::asinh);
-    2466 "acosh" (Float8) Float8 = within!(1.0, f64::INFINITY, f64::acosh);
+    2465 "asinh" (Float8) Float8 = plain!(inverse_sinh);
+    2466 "acosh" (Float8) Float8 = within!(1.0, f64::INFINITY, inverse_cosh);
     2467 "atanh" (Float8) Float8 = within!(-1.0, 1.0, f64::atanh);
     320 "width_bucket" (Float8 Float8 Float8 Int4) Int4 = width_bucket;
     1598 "random" () Float8.volatile() = random;

@@ -549,6 +549,10 @@ impl Session {
         self.watched = self.state.engine.statement_begins();
         let done = self.end_implicit();
         let done = self.judge(done);
+        if self.transaction.is_none() {
+            // Nor do portals live longer that were never run.
+            self.portals.clear();
+        }
         self.tell(client);
         self.interrupt.end();
         self.show_state();

@@ -16,14 +16,12 @@ enum Verdict {
 }
 
 fn run(seed: u64, mutation: Mutation) -> Verdict {
-    plant(Some(mutation));
     let mut plan = Plan::new(seed);
     if !is_of_admin_work(mutation) {
         // What is beside the point takes most of the time.
         (plan.open.archive, plan.backs_up, plan.compacts) = (None, false, false);
     }
     let result = Simulation::new(seed).max_steps(MAX_STEPS).run(move || life::lives(plan));
-    plant(None);
     match result {
         Err(failure) if failure.steps <= MAX_STEPS => Verdict::Found(failure.to_string()),
         _ => Verdict::Passed,
@@ -39,7 +37,7 @@ fn is_of_admin_work(mutation: Mutation) -> bool {
 /// `SIM_MUTATION` names those that are to be tried alone, with commas in between; `SIM_FIRST` is the first seed.
 #[test]
 fn every_mutation_is_found() {
-    let _turn = crate::take_turn();
+    let _alone = crate::PLANTED.write();
     let only = std::env::var("SIM_MUTATION").ok();
     let wanted = |mutation: &Mutation| {
         let name = format!("{mutation:?}");
@@ -48,10 +46,12 @@ fn every_mutation_is_found() {
     let first = crate::number("SIM_FIRST").unwrap_or(1);
     let mut missed = Vec::new();
     for mutation in Mutation::ALL.into_iter().filter(wanted) {
-        let found = (first..first + SEEDS_MAX).find_map(|seed| match run(seed, mutation) {
+        plant(Some(mutation));
+        let found = crate::deal(first..first + SEEDS_MAX, |seed| match run(seed, mutation) {
             Verdict::Found(what) => Some((seed, what)),
             Verdict::Passed => None,
         });
+        plant(None);
         match found {
             Some((seed, what)) => println!("{mutation:?}: found by seed {seed}: {what:.200}"),
             None => missed.push(mutation),

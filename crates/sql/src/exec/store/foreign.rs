@@ -46,7 +46,7 @@ pub(super) struct ForeignKeys {
     unsettled: Vec<Change>,
     /// Children whose parent was not there yet.
     needs: Vec<Need>,
-    /// The first child whose parent will not come: what is wrong with the rows themselves is told before it.
+    /// The first child whose parent will not come, and that will not change any more: what is wrong with the rows themselves is told before it.
     missing: Option<Need>,
     /// By table, and whether they only delete.
     writers: HashMap<(Oid, bool), Writer>,
@@ -70,6 +70,8 @@ struct Outgoing {
     /// The referring columns, by position in the child.
     positions: Vec<usize>,
     parent: Lookup,
+    /// How rows with the same reference are found; `None`: by going through all of them.
+    same: Option<Lookup>,
 }
 
 /// A foreign key as its parent sees it.
@@ -105,7 +107,7 @@ struct Change {
     new: Option<Vec<Value>>,
 }
 
-/// A child's reference that has to lead somewhere when the statement ends.
+/// A child's reference that has to lead somewhere when the statement ends, if the child still has it by then.
 #[derive(Debug)]
 struct Need {
     by: Arc<Outgoing>,
@@ -140,6 +142,11 @@ impl Lookup {
         let order = order?;
         let distinct: HashSet<usize> = order.iter().map(|(place, _)| *place).collect();
         (distinct.len() == columns.len()).then(|| Lookup { table: Arc::clone(table), index, order })
+    }
+
+    /// The first such way that the table's indexes give.
+    fn any(table: &Arc<Table>, columns: &[ColumnNumber], types: &[Type]) -> Option<Self> {
+        (0..table.indexes.len()).find_map(|index| Lookup::new(table, index, columns, types))
     }
 
     fn columns(&self) -> &[KeyColumn] {
@@ -186,10 +193,13 @@ impl Relations {
         let mut relations = Relations::default();
         for key in &table.foreign_keys {
             let parent = table_of(context, key.parent)?;
+            let positions = positions(table, &key.columns)?;
+            let types = types(table, &positions);
             relations.outgoing.push(Arc::new(Outgoing {
                 child: Arc::clone(table),
-                positions: positions(table, &key.columns)?,
-                parent: parent_lookup(parent, key, &types(table, &positions(table, &key.columns)?))?,
+                positions,
+                parent: parent_lookup(parent, key, &types)?,
+                same: Lookup::any(table, &key.columns, &types),
                 key: key.clone(),
             }));
         }
@@ -198,14 +208,12 @@ impl Relations {
             for key in child.foreign_keys.iter().filter(|key| key.parent == table.oid) {
                 let parent_positions = positions(table, &key.parent_columns)?;
                 let from = types(table, &parent_positions);
-                let children =
-                    (0..child.indexes.len()).find_map(|index| Lookup::new(child, index, &key.columns, &from));
                 relations.incoming.push(Arc::new(Incoming {
                     child: Arc::clone(child),
                     positions: parent_positions,
                     child_positions: positions(child, &key.columns)?,
                     parent: parent_lookup(table, key, &from)?,
-                    children,
+                    children: Lookup::any(child, &key.columns, &from),
                     key: key.clone(),
                 }));
             }
@@ -363,8 +371,10 @@ impl ForeignKeys {
         if values.iter().any(Value::is_null) || by.lock_parent(context, &values)? {
             return Ok(());
         }
-        // It may still come: the statement is adding rows there.
-        if by.key.parent == self.root || !self.actions.is_empty() {
+        // It may still come, where the statement is adding rows there; and the child may still change or go, where it is a consequence that
+        // has changed it, or may be one.
+        let is_final = by.child.oid == self.root && !self.cyclic && self.actions.is_empty();
+        if by.key.parent == self.root || !is_final {
             self.charge(context, row_bytes(&values) + size_of::<Need>())?;
             self.needs.push(Need { by: Arc::clone(by), values });
             return Ok(());
@@ -409,9 +419,10 @@ impl ForeignKeys {
                 change.refuse(context)?;
             }
         }
-        for need in std::mem::take(&mut self.needs) {
-            if !need.by.lock_parent(context, &need.values)? {
-                return Err(need.by.no_parent(context, &need.values));
+        for Need { by, values } in std::mem::take(&mut self.needs) {
+            context.check()?;
+            if !by.lock_parent(context, &values)? && by.is_referred_by(context, &values)? {
+                return Err(by.no_parent(context, &values));
             }
         }
         self.bytes = 0;
@@ -565,6 +576,22 @@ impl Outgoing {
         transaction.lock(tree, &key, LockMode::KeyShare).map_err(waited_too_long)
     }
 
+    /// Whether there is a child with these values: whoever needed a parent may have gone, or need another one by now.
+    fn is_referred_by(&self, context: &Context<'_>, values: &[Value]) -> Result<bool> {
+        let view = context.transaction.borrow_mut().latest_view();
+        let by = By { child: &self.child, positions: &self.positions, lookup: self.same.as_ref() };
+        let mut children = by.children(context, &view, values, values.to_vec())?;
+        let mut row = Vec::with_capacity(self.child.columns.len());
+        while let Some((key, bytes)) = children.next(context)? {
+            row.clear();
+            self.child.codec().decode_row(&key, &bytes, &all_columns(&self.child), &mut row)?;
+            if children.refers(&row) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn no_parent(&self, context: &Context<'_>, values: &[Value]) -> Error {
         let (child, parent) = (&self.child, &self.parent.table.name);
         let message = format!(
@@ -594,20 +621,8 @@ impl Incoming {
 
     /// Rows that refer to these values of the parent's columns.
     fn children<'k>(&'k self, context: &Context<'_>, view: &View, values: &[Value]) -> Result<Children<'k>> {
-        let scan = match &self.children {
-            None => Some(scan(view, table_tree(&self.child, view)?, &Range::default())?),
-            Some(lookup) => {
-                let mut lower = Vec::with_capacity(16);
-                if lookup.encode(values, context, &mut lower)? {
-                    let mut upper = lower.clone();
-                    let upper = successor(&mut upper).then_some(upper);
-                    Some(scan(view, lookup.tree(view)?, &Range { lower, upper })?)
-                } else {
-                    None
-                }
-            }
-        };
-        Ok(Children { by: self, view: view.clone(), values: self.as_compared(context, values)?, scan })
+        let by = By { child: &self.child, positions: &self.child_positions, lookup: self.children.as_ref() };
+        by.children(context, view, values, self.as_compared(context, values)?)
     }
 
     /// Values of the parent's columns, to be compared with those of the child's.
@@ -697,9 +712,45 @@ impl Change {
     }
 }
 
+/// How children are found that refer to something.
+#[derive(Clone, Copy)]
+struct By<'k> {
+    child: &'k Arc<Table>,
+    /// The referring columns.
+    positions: &'k [usize],
+    /// `None`: by going through all rows.
+    lookup: Option<&'k Lookup>,
+}
+
+impl<'k> By<'k> {
+    /// Those that refer to values, which are given as the lookup takes them, and as they are compared with the child's columns.
+    fn children(
+        self,
+        context: &Context<'_>,
+        view: &View,
+        values: &[Value],
+        compared: Vec<Value>,
+    ) -> Result<Children<'k>> {
+        let scan = match self.lookup {
+            None => Some(scan(view, table_tree(self.child, view)?, &Range::default())?),
+            Some(lookup) => {
+                let mut lower = Vec::with_capacity(16);
+                if lookup.encode(values, context, &mut lower)? {
+                    let mut upper = lower.clone();
+                    let upper = successor(&mut upper).then_some(upper);
+                    Some(scan(view, lookup.tree(view)?, &Range { lower, upper })?)
+                } else {
+                    None
+                }
+            }
+        };
+        Ok(Children { by: self, view: view.clone(), values: compared, scan })
+    }
+}
+
 /// Rows that refer to a parent.
 struct Children<'k> {
-    by: &'k Incoming,
+    by: By<'k>,
     view: View,
     /// What they refer to.
     values: Vec<Value>,
@@ -710,19 +761,19 @@ struct Children<'k> {
 impl Children<'_> {
     /// Whether a child's row refers to the parent.
     fn refers(&self, row: &[Value]) -> bool {
-        self.by.child_positions.iter().zip(&self.values).all(|(at, value)| is_same(&row[*at], value))
+        self.by.positions.iter().zip(&self.values).all(|(at, value)| is_same(&row[*at], value))
     }
 
     /// The next row: key and bytes.
     fn next(&mut self, context: &Context<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let child = &self.by.child;
+        let child = self.by.child;
         let Some(scan) = &mut self.scan else { return Ok(None) };
         let mut some = Vec::new();
         let mut looked_at = 0;
         while let Some((key, value)) = scan.next()? {
-            let Some(lookup) = &self.by.children else {
+            let Some(lookup) = self.by.lookup else {
                 some.clear();
-                child.codec().decode_row(key, value, &self.by.child_positions, &mut some)?;
+                child.codec().decode_row(key, value, self.by.positions, &mut some)?;
                 if some.iter().zip(&self.values).all(|(is, wanted)| is_same(is, wanted)) {
                     let row = (key.to_vec(), value.to_vec());
                     scan.forget_long();
