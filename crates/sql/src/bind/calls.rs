@@ -5,7 +5,7 @@ use super::{name_parts, name_position};
 use crate::functions::{Aggregate, Argument, Resolution, Resolved, Returns, TableFunction, resolve_function};
 use crate::logical::walk::for_each_column;
 use crate::logical::{AggregateCall, ColumnId, Comparison, Scalar, SortKey, is_cast_of, same, same_call};
-use crate::types::cast::CastContext;
+use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
@@ -16,6 +16,13 @@ struct Arguments<'a> {
     star: bool,
     distinct: bool,
     order: &'a [ast::OrderByExpr],
+}
+
+/// The type that a call means by its name, as PostgreSQL has it: it is a cast of the one argument, where that is a literal, or no function
+/// takes it.
+fn cast_by_name(name: &str, types: &[Type]) -> Option<Type> {
+    let (&[from], to) = (types, Type::from_internal_name(name)?) else { return None };
+    (from.is_string() || context(from, to).is_some()).then_some(to)
 }
 
 /// The parts of ROW(...).
@@ -104,7 +111,17 @@ impl<'a> Binder<'a> {
         let used: Vec<usize> = self.levels.iter().map(|level| level.uses.len()).collect();
         let typed = self.exprs(&arguments.list)?;
         let types: Vec<Type> = typed.iter().map(|typed| typed.ty).collect();
-        let resolution = resolve_function(name, &types).map_err(|error| place(error, at))?;
+        let is_plain =
+            !arguments.star && !arguments.distinct && arguments.order.is_empty() && filter.is_none();
+        let cast_to = if is_plain { cast_by_name(name, &types) } else { None };
+        let resolution = match (resolve_function(name, &types), cast_to) {
+            (Ok(resolution), Some(_)) if types != [Type::Unknown] => resolution,
+            (Ok(_) | Err(_), Some(ty)) => {
+                let typed = typed.into_iter().next().ok_or_else(|| Error::internal("a cast of nothing"))?;
+                return self.coerce(typed, ty, NO_MODIFIER, CastContext::Explicit);
+            }
+            (resolution, None) => resolution.map_err(|error| place(error, at))?,
+        };
         match resolution.target {
             Resolved::Aggregate(target) => {
                 if !arguments.star && typed.is_empty() {
