@@ -13,14 +13,14 @@
 //! 3. When nobody can run and no deadline is left, the run fails and names who waits: a deadlock is found, not
 //!    suffered.
 //!
-//! Simulations may run beside each other: each keeps its threads to one processor, the one with the fewest of them. Nothing but the
+//! Simulations may run beside each other: on Linux each keeps its threads to one processor, the one with the fewest of them. Nothing but the
 //! order of its own threads can be told by it, and handing the baton over within one processor takes a third of the time.
 //!
 //! The cost outside a simulation is one relaxed load of a static per locking operation.
 
+#[cfg(target_os = "linux")]
 mod seat;
 
-use seat::Seat;
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -142,7 +142,8 @@ impl Simulation {
             max_steps: self.max_steps,
         });
         RUNNING.fetch_add(1, Ordering::SeqCst);
-        let _seat = Seat::take();
+        #[cfg(target_os = "linux")]
+        let _seat = seat::Seat::take();
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         shared.start("main".to_owned(), move || *slot.lock().expect("result lock") = Some(body()));
