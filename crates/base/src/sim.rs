@@ -13,8 +13,8 @@
 //! 3. When nobody can run and no deadline is left, the run fails and names who waits: a deadlock is found, not
 //!    suffered.
 //!
-//! Simulations may run beside each other: on Linux each keeps its threads to one processor, the one with the fewest of them. Nothing but the
-//! order of its own threads can be told by it, and handing the baton over within one processor takes a third of the time.
+//! Simulations may run beside each other: on Linux each keeps its threads to one processor, the one with the fewest simulations. What a
+//! run does stays the same, as one of its threads runs at a time; within one processor the baton is handed over faster.
 //!
 //! The cost outside a simulation is one relaxed load of a static per locking operation.
 

@@ -112,7 +112,10 @@ fn number(name: &str) -> Option<u64> {
 /// Simulations run beside each other, but not beside a planted fault: that is there for the whole process.
 static PLANTED: RwLock<()> = RwLock::new(());
 
-/// Hands out seeds in their order, as many at a time as there are processors, until there are no more or one of them gives something.
+/// Seeds that run at a time, at most: each may take most of a GiB.
+const BESIDE_MAX: usize = 8;
+
+/// Hands out seeds in their order, as many at a time as there are processors (or [`BESIDE_MAX`]), until there are no more or one of them gives something.
 fn deal<T: Send>(
     seeds: impl Iterator<Item = u64> + Send,
     each: impl Fn(u64) -> Option<T> + Sync,
@@ -130,7 +133,7 @@ fn deal<T: Send>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..std::thread::available_parallelism().map_or(1, NonZero::get) {
+        for _ in 1..std::thread::available_parallelism().map_or(1, NonZero::get).min(BESIDE_MAX) {
             scope.spawn(work);
         }
         work();

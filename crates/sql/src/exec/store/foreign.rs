@@ -15,17 +15,20 @@
 //! Consequences are worked off from a queue, never recursively, so that a long chain of rows costs memory, not stack; the queue is charged
 //! to the budget.
 
+mod children;
+
 use super::super::{Context, memory::Memory, row_bytes};
-use super::access::{index_tree, scan, table_tree};
+use super::access::{index_tree, table_tree};
 use super::derived::Derived;
 use super::describe::{self, waited_too_long};
 use super::writer::{Seen, Writer, is_same};
 use crate::catalog::{ColumnNumber, ForeignKey, Oid, ReferentialAction, Table};
-use crate::codec::key::{KeyColumn, successor};
-use crate::codec::range::{Range, encode_equal};
+use crate::codec::key::KeyColumn;
+use crate::codec::range::encode_equal;
 use crate::types::{NO_MODIFIER, Type, Value, cast};
 use crate::{Error, Result, SqlState};
-use gannet_store::{LockMode, Outcome, Scan, Tree, View};
+use children::{By, Children};
+use gannet_store::{LockMode, Outcome, Tree, View};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -709,95 +712,5 @@ impl Change {
             .detail(format!("{described} is still referenced from table \"{child}\"."))
             .table("public", child)
             .constraint(&key.name)
-    }
-}
-
-/// How children are found that refer to something.
-#[derive(Clone, Copy)]
-struct By<'k> {
-    child: &'k Arc<Table>,
-    /// The referring columns.
-    positions: &'k [usize],
-    /// `None`: by going through all rows.
-    lookup: Option<&'k Lookup>,
-}
-
-impl<'k> By<'k> {
-    /// Those that refer to values, which are given as the lookup takes them, and as they are compared with the child's columns.
-    fn children(
-        self,
-        context: &Context<'_>,
-        view: &View,
-        values: &[Value],
-        compared: Vec<Value>,
-    ) -> Result<Children<'k>> {
-        let scan = match self.lookup {
-            None => Some(scan(view, table_tree(self.child, view)?, &Range::default())?),
-            Some(lookup) => {
-                let mut lower = Vec::with_capacity(16);
-                if lookup.encode(values, context, &mut lower)? {
-                    let mut upper = lower.clone();
-                    let upper = successor(&mut upper).then_some(upper);
-                    Some(scan(view, lookup.tree(view)?, &Range { lower, upper })?)
-                } else {
-                    None
-                }
-            }
-        };
-        Ok(Children { by: self, view: view.clone(), values: compared, scan })
-    }
-}
-
-/// Rows that refer to a parent.
-struct Children<'k> {
-    by: By<'k>,
-    view: View,
-    /// What they refer to.
-    values: Vec<Value>,
-    /// Over an index, or over all rows.
-    scan: Option<Scan>,
-}
-
-impl Children<'_> {
-    /// Whether a child's row refers to the parent.
-    fn refers(&self, row: &[Value]) -> bool {
-        self.by.positions.iter().zip(&self.values).all(|(at, value)| is_same(&row[*at], value))
-    }
-
-    /// The next row: key and bytes.
-    fn next(&mut self, context: &Context<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let child = self.by.child;
-        let Some(scan) = &mut self.scan else { return Ok(None) };
-        let mut some = Vec::new();
-        let mut looked_at = 0;
-        while let Some((key, value)) = scan.next()? {
-            let Some(lookup) = self.by.lookup else {
-                some.clear();
-                child.codec().decode_row(key, value, self.by.positions, &mut some)?;
-                if some.iter().zip(&self.values).all(|(is, wanted)| is_same(is, wanted)) {
-                    let row = (key.to_vec(), value.to_vec());
-                    scan.forget_long();
-                    return Ok(Some(row));
-                }
-                looked_at += 1;
-                if looked_at % super::table_scan::CHECK_EVERY == 0 {
-                    context.check()?;
-                }
-                continue;
-            };
-            if lookup.is_primary() {
-                let row = (key.to_vec(), value.to_vec());
-                scan.forget_long();
-                return Ok(Some(row));
-            }
-            let key = child.codec().index_row_key(lookup.index, key, value)?;
-            let row = self.view.get(table_tree(child, &self.view)?, key)?.ok_or_else(|| {
-                let name = &child.indexes[lookup.index].name;
-                let message = format!("index \"{name}\" leads to a row that is not there");
-                Error::new(SqlState::DATA_CORRUPTED, message)
-            })?;
-            return Ok(Some((key.to_vec(), row)));
-        }
-        Ok(None)
     }
 }
