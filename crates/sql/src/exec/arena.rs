@@ -233,7 +233,7 @@ impl Arena {
     }
 }
 
-fn row_len(bytes: &[u8]) -> usize {
+pub(super) fn row_len(bytes: &[u8]) -> usize {
     let len: [u8; ROW_HEADER] = bytes[..ROW_HEADER].try_into().expect("the length of a row");
     ROW_HEADER + u32::from_le_bytes(len) as usize
 }

@@ -427,6 +427,7 @@ mod join;
 mod keep;
 mod keys;
 mod memory;
+mod merged;
 mod partition;
 mod point;
 mod profile;

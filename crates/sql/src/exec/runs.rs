@@ -34,6 +34,11 @@ impl Runs {
         self.file = Some(run.file);
     }
 
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.places.iter().map(|(from, to)| to - from).sum()
+    }
+
     fn reader(&self, index: usize) -> Result<SpillReader> {
         let (from, to) = self.places[index];
         let file = self.file.as_ref().ok_or_else(|| Error::internal("a sort has no file"))?;

@@ -8,14 +8,18 @@
 //! Once there is a run, more are to be expected: half of the memory takes rows then, while a thread sorts and writes those in
 //! the other half, see [`super::behind`]. Rows of one sorter are in runs in the order in which they came, as ties are decided by that.
 //!
+//! The last merge of many rows is a thread's as well, see [`super::merged`]: who takes them has other work with each.
+//!
 //! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
 //! even taken.
 
 use super::Context;
 use super::arena::{Arena, CHUNK_MOST, TOUCHED, touch};
 use super::behind::{Behind, Entry, Made, Work, sorted};
+use super::helpers;
 use super::keys::Shapes;
 use super::memory::Memory;
+use super::merged::{self, Merged};
 use super::runs::{Merge, Runs, fan_in};
 use super::spill::{Fields, ROW_HEADER, Raw, RowBytes, encode, row_room, unpadded};
 use crate::physical::{Expr, OrderBy};
@@ -34,6 +38,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const HALVED_LEAST: usize = if cfg!(test) { 8 << 10 } else { 16 << 20 };
 /// What each half leaves of its half, for what the other may have too much.
 const HALF_LEAVES: usize = if cfg!(test) { 1 << 10 } else { 2 * CHUNK_MOST };
+/// Bytes of rows whose last merge is worth a thread.
+const MERGED_LEAST: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// Rows kept before the first look for those that are not among the first.
 const PRUNE_LEAST: usize = 1024;
 
@@ -226,6 +232,7 @@ enum Output {
         next: usize,
     },
     Merge(Merge),
+    Merged(Merged),
 }
 
 impl Sorter {
@@ -252,6 +259,7 @@ impl Sorter {
 
     /// Becomes empty, for the next rows.
     pub(super) fn reset(&mut self, top: Option<usize>) {
+        self.output = Output::Taking;
         self.top = top.unwrap_or(usize::MAX);
         self.given = 0;
         self.shapes = Shapes::default();
@@ -261,7 +269,6 @@ impl Sorter {
         self.runs = Runs::default();
         self.cutoff = None;
         self.longest = 0;
-        self.output = Output::Taking;
     }
 
     /// Gives everything back.
@@ -411,8 +418,22 @@ impl Sorter {
         while runs.places.len() > fan_in {
             runs = self.merge_some(&runs, fan_in, context)?;
         }
-        self.output = Output::Merge(Merge::new(&self.order, &runs, 0..runs.places.len())?);
+        let merge = Merge::new(&self.order, &runs, 0..runs.places.len())?;
+        self.output = if self.merges_ahead(context, &runs)? {
+            Merged::begin(&self.order, merge).map_or_else(|merge| Output::Merge(*merge), Output::Merged)
+        } else {
+            Output::Merge(merge)
+        };
         Ok(())
+    }
+
+    /// Whether a thread is to merge them: there are many rows, none of them long, and memory to hand them over.
+    fn merges_ahead(&mut self, context: &Context<'_>, runs: &Runs) -> Result<bool> {
+        let wanted = helpers::threads(context.session.settings().helpers).is_some()
+            && runs.bytes() >= MERGED_LEAST
+            && self.longest <= merged::ROW_MOST
+            && merged::BYTES as u64 <= context.work_limit() / 8;
+        Ok(wanted && self.memory.reserve(context, merged::BYTES)?)
     }
 
     /// Makes fewer runs of many, in a new file.
@@ -453,6 +474,10 @@ impl Sorter {
                 self.arena.row(entry.row)
             }
             Output::Merge(merge) => match merge.next(&self.order)? {
+                Some(row) => row,
+                None => return Ok(false),
+            },
+            Output::Merged(merged) => match merged.next()? {
                 Some(row) => row,
                 None => return Ok(false),
             },

@@ -7,7 +7,7 @@
 
 use super::super::{Context, memory::Memory};
 use crate::Result;
-use gannet_store::Tree;
+use gannet_store::{Tree, View};
 
 /// Keys under way at first and at most.
 const FIRST_KEYS: usize = 16;
@@ -128,7 +128,7 @@ impl Window {
         let waiting = self.keys.len();
         // A single row is read as soon as one could ask for it.
         if waiting > 1 {
-            prefetch(context, tree, (waiting - added..waiting).map(|place| self.keys.get(place)))?;
+            prefetch(context.view, tree, (waiting - added..waiting).map(|place| self.keys.get(place)))?;
         }
         let room = self.memory.reserve(context, self.keys.heap_bytes())?;
         if room && self.keys.bytes.len() < MOST_BYTES {
@@ -141,21 +141,17 @@ impl Window {
 }
 
 /// Starts fetching the leaves of some keys.
-pub(super) fn prefetch<'k>(
-    context: &Context<'_>,
-    tree: &Tree,
-    keys: impl Iterator<Item = &'k [u8]>,
-) -> Result<()> {
+pub(super) fn prefetch<'k>(view: &View, tree: &Tree, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
     let mut some: Vec<&[u8]> = Vec::with_capacity(AT_ONCE);
     for key in keys {
         some.push(key);
         if some.len() == AT_ONCE {
-            context.view.prefetch(tree, &some)?;
+            view.prefetch(tree, &some)?;
             some.clear();
         }
     }
     if !some.is_empty() {
-        context.view.prefetch(tree, &some)?;
+        view.prefetch(tree, &some)?;
     }
     Ok(())
 }

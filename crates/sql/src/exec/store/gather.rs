@@ -4,42 +4,33 @@
 //! many rows anyway takes as many keys from the index as memory has room for the rows of, goes to the table in the order of
 //! its pages, each once, with deep batches ahead, and then gives the rows out in the index's order.
 //!
+//! Where there are many keys, and helpers to be had, each thread fetches the rows of some keys that lie one behind the other.
+//!
 //! # Guarantees
 //! 1. Rows leave in the order in which their keys came.
 //! 2. Keys and rows are charged to the operator's memory before they are kept. A row there is no room for is not kept: it is
 //!    looked up again when its turn comes.
-//! 3. Nothing of the budget is asked for while a page is held.
+//! 3. Nothing of the budget is asked for while a page is held, and nothing at all by a helper but what the store needs to read: it has blocks
+//!    that were charged before it began, and reads no long values.
 
+mod round;
+
+use self::round::{BLOCK, Fetched, Place, Round, find};
 use super::super::arena::{TOUCHED, touch};
-use super::super::{Context, memory::Memory};
-use super::ahead::{AT_ONCE, Keys, prefetch};
+use super::super::{Context, Helpers, helpers, memory::Memory};
+use super::ahead::{AT_ONCE, Keys};
 use crate::Result;
-use gannet_store::{Scan, Tree, thread_reads};
-use std::ops::Bound;
+use gannet_store::{Scan, Tree};
 
 /// Keys of the first round. Each round takes twice as many as the one before, as far as there is room for their rows.
 const FIRST_KEYS: usize = 4096;
 /// Keys of a round, at most.
 const MOST_KEYS: usize = 1 << 20;
-/// Bytes of a block of rows. Longer rows are not kept.
-const BLOCK: usize = 256 << 10;
 /// Keys for each leaf of the table from which on all of it is read, in its order: leaves side by side are read together, and a copy of one serves
 /// its keys better than a way to it for each.
 const DENSE: usize = 2;
-/// Pages waited for one by one from which on keys are asked for one by one, ahead: so many, and one for so many keys.
-const WAITED_MOST: u64 = 16;
-const KEYS_OF_A_WAIT: u64 = 32;
-
-/// Where a row is kept.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    block: u32,
-    start: u32,
-    end: u32,
-}
-
-/// Not kept.
-const NOWHERE: Place = Place { block: u32::MAX, start: 0, end: 0 };
+/// Keys that are worth a thread.
+const KEYS_OF_A_THREAD: usize = 1 << 12;
 
 /// A round of keys and their rows.
 #[derive(Debug)]
@@ -48,13 +39,17 @@ pub(super) struct Gathered {
     places: Vec<Place>,
     /// The keys' numbers, in the order of the keys, each with the first bytes in which keys differ.
     order: Vec<(u64, u32)>,
-    /// Finds the rows of keys that share leaves.
+    /// Finds the rows of keys that share leaves, for the statement's own thread.
     finder: Option<Box<Scan>>,
     blocks: Vec<Vec<u8>>,
     /// The next to be given out.
     next: usize,
     /// Keys of the next round.
     wanted: usize,
+    /// What came of the round before.
+    before: Fetched,
+    /// Threads that have helped, at most.
+    helpers: usize,
     memory: Memory,
 }
 
@@ -68,15 +63,18 @@ impl Gathered {
             blocks: Vec::new(),
             next: 0,
             wanted: FIRST_KEYS,
+            before: Fetched::default(),
+            helpers: 0,
             memory: Memory::default(),
         }
     }
 
-    /// Fills the next round with keys from `next_key`, which appends one, or says that there are no more; false when there were
+    /// Fills the next round, for `node`, with keys from `next_key`, which appends one, or says that there are no more; false when there were
     /// none at all.
     pub(super) fn fill(
         &mut self,
         context: &Context<'_>,
+        node: usize,
         tree: &Tree,
         mut next_key: impl FnMut(&mut Keys) -> Result<bool>,
     ) -> Result<bool> {
@@ -96,13 +94,18 @@ impl Gathered {
             }
         }
         let count = self.keys.len();
-        self.places.resize(count, NOWHERE);
+        self.places.resize_with(count, Place::default);
         self.sort();
-        let kept = self.fetch(context, tree)?;
+        self.before = self.fetch(context, tree)?;
+        if self.before.helpers > self.helpers {
+            let more = self.before.helpers - std::mem::replace(&mut self.helpers, self.before.helpers);
+            context.note(node, |profile| profile.helpers += more as u64);
+        }
         // Rows that there is no room for are looked up one by one: no more are asked for than are likely to have some.
+        let settled = self.before.settled;
         let each = self.bytes().div_ceil(count.max(1));
         let room = usize::try_from(context.work_limit()).unwrap_or(usize::MAX) / each / 16 * 15;
-        let more = if kept == count { (self.wanted * 2).min(room) } else { kept.min(room) };
+        let more = if settled == count { (self.wanted * 2).min(room) } else { settled.min(room) };
         self.wanted = more.clamp(FIRST_KEYS, MOST_KEYS);
         Ok(count > 0)
     }
@@ -127,89 +130,51 @@ impl Gathered {
         }
     }
 
-    /// Fetches rows in the table's order, as many as there is room for; gives how many.
-    fn fetch(&mut self, context: &Context<'_>, tree: &Tree) -> Result<usize> {
-        let (mut block, mut kept) = (0, 0);
+    /// Fetches rows in the table's order, as many as there is room for.
+    fn fetch(&mut self, context: &Context<'_>, tree: &Tree) -> Result<Fetched> {
         self.blocks.iter_mut().for_each(Vec::clear);
         let leaves = context.view.tree_size(tree)?.leaf_pages;
-        let mut is_dense = self.order.len() as f64 > leaves * DENSE as f64 && self.find(context, tree)?;
-        let (before, mut asked) = (thread_reads(), 0);
-        for turn in 0..self.order.len() {
-            if turn % AT_ONCE == 0 {
-                context.check()?;
-                // Where they lie close together, with much between, most of what is read ahead would be in vain.
-                let waited = thread_reads().since(before).serial_reads;
-                is_dense &= waited <= WAITED_MOST + turn as u64 / KEYS_OF_A_WAIT;
-            }
-            if turn % AT_ONCE == 0 && !is_dense {
-                // One batch is under way while the one before is read.
-                let to = (turn + 2 * AT_ONCE).min(self.order.len());
-                let ahead = &self.order[turn.max(asked).min(to)..to];
-                prefetch(context, tree, ahead.iter().map(|(_, number)| self.keys.get(*number as usize)))?;
-                asked = to;
-            }
-            let number = self.order[turn].1 as usize;
-            loop {
-                if block == self.blocks.len() && !self.add_block(context)? {
-                    return Ok(kept);
-                }
-                let room = &mut self.blocks[block];
-                let start = room.len();
-                let mut take = |row: &[u8]| {
-                    let fits = row.len() <= BLOCK - start;
-                    if fits {
-                        room.extend_from_slice(row);
-                    }
-                    (fits, row.len())
-                };
-                let key = self.keys.get(number);
-                let fits = match self.finder.as_mut().filter(|_| is_dense) {
-                    Some(finder) => {
-                        let taken = finder.find(key)?.map(take);
-                        finder.forget_long();
-                        taken
-                    }
-                    None => context.view.with_value(tree, key, &mut take)?,
-                };
-                match fits {
-                    Some((true, len)) => {
-                        let end = (start + len) as u32;
-                        self.places[number] = Place { block: block as u32, start: start as u32, end };
-                        kept += 1;
-                    }
-                    // It may fit into the next one.
-                    Some((false, len)) if len <= BLOCK => {
-                        block += 1;
-                        continue;
-                    }
-                    // That a row is missing is said when its turn comes.
-                    Some((false, _)) | None => kept += 1,
-                }
-                break;
-            }
+        let is_dense = self.order.len() as f64 > leaves as f64 * DENSE as f64;
+        let without_blocks = self.bytes() - self.blocks.len() * BLOCK;
+        let helpers = self.helpers(context, without_blocks)?;
+        let Gathered { keys, places, order, finder, blocks, memory, .. } = self;
+        let round = Round { view: context.view, tree, keys, order, places, is_dense };
+        if let Some((helpers, threads)) = helpers {
+            *finder = None;
+            let fetched = round.fetch_together(&helpers, threads, blocks, context.cancel);
+            context.check()?;
+            return fetched;
         }
-        Ok(kept)
+        if is_dense && finder.is_none() {
+            *finder = find(context.view, tree)?;
+        }
+        let finder = finder.as_deref_mut().filter(|_| is_dense);
+        let mut more = |count: usize| memory.reserve(context, without_blocks + count * BLOCK);
+        round.fetch_alone(finder, blocks, &mut more, &|| context.check())
     }
 
-    /// Sees to it that there is a finder; false where there is no memory for it.
-    fn find(&mut self, context: &Context<'_>, tree: &Tree) -> Result<bool> {
-        if self.finder.is_some() {
-            return Ok(true);
+    /// Threads that help with this round, and how many there may be with the statement's own, where it is worth it: then there are blocks for all
+    /// rows, if they are as long as those of the round before.
+    fn helpers(&mut self, context: &Context<'_>, without_blocks: usize) -> Result<Option<(Helpers, usize)>> {
+        let Fetched { settled, bytes, long, .. } = self.before;
+        let wanted =
+            context.session.settings().helpers.min((self.order.len() / KEYS_OF_A_THREAD).saturating_sub(1));
+        let Some(threads) = helpers::threads(wanted).filter(|_| settled > 0 && !long) else {
+            return Ok(None);
+        };
+        let rows = (bytes as u128 * self.order.len() as u128 / settled as u128) as usize;
+        // Each thread leaves one that is not full, and rows do not fill them to the byte.
+        let count = (rows + rows / 32).div_ceil(BLOCK) + threads;
+        if !self.memory.reserve(context, without_blocks + count.max(self.blocks.len()) * BLOCK)? {
+            return Ok(None);
         }
-        match context.view.scan(tree, (Bound::Unbounded, Bound::Unbounded)) {
-            Ok(finder) => self.finder = Some(Box::new(finder)),
-            Err(gannet_store::Error::Memory(_)) => {}
-            Err(error) => return Err(error.into()),
+        let helpers = Helpers::take(wanted);
+        if helpers.is_none() {
+            return Ok(None);
         }
-        Ok(self.finder.is_some())
-    }
-
-    fn add_block(&mut self, context: &Context<'_>) -> Result<bool> {
-        if !self.memory.reserve(context, self.bytes() + BLOCK)? {
-            return Ok(false);
-        }
-        self.blocks.push(Vec::with_capacity(BLOCK));
-        Ok(true)
+        let missing = count.saturating_sub(self.blocks.len());
+        self.blocks.extend((0..missing).map(|_| Vec::with_capacity(BLOCK)));
+        Ok(Some((helpers, threads)))
     }
 
     fn bytes(&self) -> usize {
@@ -220,17 +185,14 @@ impl Gathered {
 
     /// The key whose turn it is, and its row where that was kept; `None`: the round is over.
     pub(super) fn take(&mut self) -> Option<(&[u8], Option<&[u8]>)> {
-        let place = *self.places.get(self.next)?;
+        let place = self.places.get(self.next)?;
         if self.next.is_multiple_of(TOUCHED) {
             let places = self.places.iter().skip(self.next).take(TOUCHED);
-            touch(places.filter_map(|place| {
-                Some(&self.blocks.get(place.block as usize)?[place.start as usize..place.end as usize])
-            }));
+            touch(places.filter_map(|place| place.row(&self.blocks)));
         }
         let key = self.keys.get(self.next);
         self.next += 1;
-        let row = self.blocks.get(place.block as usize);
-        Some((key, row.map(|block| &block[place.start as usize..place.end as usize])))
+        Some((key, place.row(&self.blocks)))
     }
 }
 

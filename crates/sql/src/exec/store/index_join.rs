@@ -307,7 +307,7 @@ impl IndexJoin {
             return Ok(());
         }
         let keys = (from - self.first..end - self.first).filter(|place| self.known[*place]);
-        prefetch(context, self.join.tree(context.view)?, keys.map(|place| self.probes.get(place)))?;
+        prefetch(context.view, self.join.tree(context.view)?, keys.map(|place| self.probes.get(place)))?;
         self.asked = end;
         Ok(())
     }

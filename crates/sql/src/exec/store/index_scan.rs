@@ -174,7 +174,7 @@ impl IndexScan {
                 let Some(scan) = &mut self.scan else { return Ok(()) };
                 let (table, how) = (&self.rows.table, self.how);
                 let next = |keys: &mut Keys| push_key(scan, table, how, keys);
-                if !gathered.fill(context, self.rows.tree(context.view)?, next)? {
+                if !gathered.fill(context, self.rows.node, self.rows.tree(context.view)?, next)? {
                     self.scan = None;
                     return Ok(());
                 }

@@ -96,6 +96,27 @@ fn a_sort_by_more_than_memory_merges_in_several_steps() {
 }
 
 #[test]
+fn the_last_merge_is_a_threads_and_ends_with_who_takes_its_rows() {
+    let ground = Ground::new();
+    let rows = random_rows(11, 12_000, 1 << 40);
+    let keys = vec![by(0, true, false), by(1, false, false)];
+    let sorted = expected(&rows, &keys);
+    let before = ground.work_memory();
+    let mut running =
+        Running::new(Arc::new(statement(sort(values(&rows), keys, 0, None))), Vec::new(), false);
+    let mut batch = Batch::new();
+    for some in sorted.chunks(100).take(7) {
+        assert!(running.next(&ground.environment(TINY), 100, &mut batch).unwrap());
+        assert!(batch.iter().eq(some.iter().map(Vec::as_slice)));
+    }
+    let several = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    assert_eq!(format!("{running:?}").contains("Merged {"), several, "whether a thread has merged");
+    drop((running, batch));
+    assert_eq!(ground.work_memory(), before);
+    assert_eq!(ground.engine.temp_stats().open_files, 0);
+}
+
+#[test]
 fn a_sort_that_fails_while_a_run_is_made_leaves_nothing_behind() {
     let ground = Ground::new();
     for count in [200, 1000, 3001] {
