@@ -88,6 +88,12 @@ impl Block {
         &mut self.buffer
     }
 
+    /// What the last transfer was of.
+    pub(crate) fn transferred(&self) -> &[u8] {
+        assert!(!self.under_way, "the device has the block");
+        &self.buffer[..self.len()]
+    }
+
     /// Length of the last transfer.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -1,6 +1,6 @@
 //! Many rows in little memory: encoded, one behind the other, in chunks that never move.
 
-use super::spill::{Fields, ROW_HEADER};
+use super::spill::{Fields, ROW_HEADER, row_len};
 
 /// Bytes of a chunk, least and most.
 const CHUNK_LEAST: usize = 4 << 10;
@@ -231,11 +231,6 @@ impl Arena {
         self.bytes = self.chunks.first().map_or(0, Vec::capacity);
         self.rows = 0;
     }
-}
-
-pub(super) fn row_len(bytes: &[u8]) -> usize {
-    let len: [u8; ROW_HEADER] = bytes[..ROW_HEADER].try_into().expect("the length of a row");
-    ROW_HEADER + u32::from_le_bytes(len) as usize
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! blocks ahead at most, and waits where nobody takes them. It ends behind the last row, or as soon as nobody wants more, and nobody goes on
 //! without it having ended.
 
-use super::arena::row_len;
 use super::runs::Merge;
 use super::sorter::SortOrder;
+use super::spill::row_len;
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle};

@@ -14,13 +14,13 @@
 //! even taken.
 
 use super::Context;
-use super::arena::{Arena, CHUNK_MOST, TOUCHED, touch};
+use super::arena::{Arena, CHUNK_MOST};
 use super::behind::{Behind, Entry, Made, Work, sorted};
 use super::helpers;
 use super::keys::Shapes;
 use super::memory::Memory;
 use super::merged::{self, Merged};
-use super::runs::{Merge, Runs, fan_in};
+use super::runs::{InMemory, Merge, Runs, fan_in, fits_beside};
 use super::spill::{Fields, ROW_HEADER, Raw, RowBytes, encode, row_room, unpadded};
 use crate::physical::{Expr, OrderBy};
 use crate::types::Value;
@@ -227,10 +227,7 @@ enum Way {
 enum Output {
     /// Rows are still taken.
     Taking,
-    Memory {
-        entries: Vec<Entry>,
-        next: usize,
-    },
+    Memory(InMemory),
     Merge(Merge),
     Merged(Merged),
 }
@@ -259,7 +256,9 @@ impl Sorter {
 
     /// Becomes empty, for the next rows.
     pub(super) fn reset(&mut self, top: Option<usize>) {
-        self.output = Output::Taking;
+        if let Output::Memory(rows) = std::mem::replace(&mut self.output, Output::Taking) {
+            self.arena = rows.into_arena();
+        }
         self.top = top.unwrap_or(usize::MAX);
         self.given = 0;
         self.shapes = Shapes::default();
@@ -402,24 +401,16 @@ impl Sorter {
         self.encoded.forget_long();
         let peak = self.memory.peak();
         context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
-        self.settle(context)?;
-        if self.runs.places.is_empty() {
+        if self.runs.places.is_empty() && self.behind.is_none() {
             let entries = sorted(&self.order, &self.arena, self.top);
-            self.output = Output::Memory { entries, next: 0 };
+            self.output = Output::Memory(self.take_sorted(entries));
             return Ok(());
         }
-        if !self.arena.is_empty() {
-            self.spill(context, Way::Here)?;
-        }
-        (self.arena, self.spare) = (Arena::new(0), None);
-        self.memory.release();
-        let mut runs = std::mem::take(&mut self.runs);
-        let fan_in = fan_in(context, self.longest);
-        while runs.places.len() > fan_in {
-            runs = self.merge_some(&runs, fan_in, context)?;
-        }
-        let merge = Merge::new(&self.order, &runs, 0..runs.places.len())?;
-        self.output = if self.merges_ahead(context, &runs)? {
+        let (merge, held) = match self.merge_beside_last(context)? {
+            Some(merge) => merge,
+            None => (self.merge_written(context)?, 0),
+        };
+        self.output = if self.merges_ahead(context, held)? {
             Merged::begin(&self.order, merge).map_or_else(|merge| Output::Merge(*merge), Output::Merged)
         } else {
             Output::Merge(merge)
@@ -427,13 +418,63 @@ impl Sorter {
         Ok(())
     }
 
-    /// Whether a thread is to merge them: there are many rows, none of them long, and memory to hand them over.
-    fn merges_ahead(&mut self, context: &Context<'_>, runs: &Runs) -> Result<bool> {
+    /// A merge of all runs with the rows that are in memory, which need not be written and read then, and the bytes these have; `None` where memory
+    /// has no room for both.
+    fn merge_beside_last(&mut self, context: &Context<'_>) -> Result<Option<(Merge, usize)>> {
+        self.spare = None;
+        self.arena.drop_spare();
+        let runs = self.runs.places.len() + usize::from(self.behind.is_some());
+        let held = self.arena.bytes() + self.arena.len() * size_of::<Entry>();
+        if held as u64 > context.work_limit() / 2 || !fits_beside(context, self.longest, held, runs) {
+            return Ok(None);
+        }
+        // While the run before is still made.
+        let entries = sorted(&self.order, &self.arena, self.top);
+        self.settle(context)?;
+        self.spare = None;
+        let last = self.take_sorted(entries);
+        match Merge::new(&self.order, &self.runs, 0..runs) {
+            Ok(mut merge) => {
+                merge.add(&self.order, last);
+                Ok(Some((merge, held)))
+            }
+            // Others have what is left of the budget.
+            Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
+                self.arena = last.into_arena();
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A merge of all rows, those in memory written as well.
+    fn merge_written(&mut self, context: &Context<'_>) -> Result<Merge> {
+        self.settle(context)?;
+        if !self.arena.is_empty() {
+            self.spill(context, Way::Here)?;
+        }
+        (self.arena, self.spare) = (Arena::new(0), None);
+        self.memory.release();
+        let fan_in = fan_in(context, self.longest);
+        while self.runs.places.len() > fan_in {
+            self.runs = self.merge_some(&self.runs, fan_in, context)?;
+        }
+        Merge::new(&self.order, &self.runs, 0..self.runs.places.len())
+    }
+
+    /// The rows in memory, sorted; what they need is still charged, and nothing else.
+    fn take_sorted(&mut self, entries: Vec<Entry>) -> InMemory {
+        self.memory.shrink(self.arena.bytes() + entries.capacity() * size_of::<Entry>());
+        InMemory::new(std::mem::replace(&mut self.arena, Arena::new(0)), entries)
+    }
+
+    /// Whether a thread is to merge them: there are many rows, none of them long, and memory to hand them over beside what is held.
+    fn merges_ahead(&mut self, context: &Context<'_>, held: usize) -> Result<bool> {
         let wanted = helpers::threads(context.session.settings().helpers).is_some()
-            && runs.bytes() >= MERGED_LEAST
+            && self.runs.bytes() >= MERGED_LEAST
             && self.longest <= merged::ROW_MOST
             && merged::BYTES as u64 <= context.work_limit() / 8;
-        Ok(wanted && self.memory.reserve(context, merged::BYTES)?)
+        Ok(wanted && self.memory.reserve(context, held + merged::BYTES)?)
     }
 
     /// Makes fewer runs of many, in a new file.
@@ -465,13 +506,11 @@ impl Sorter {
         self.given += 1;
         let row = match &mut self.output {
             Output::Taking => return Err(Error::internal("a sort was not finished")),
-            Output::Memory { entries, next } => {
-                let Some(entry) = entries.get(*next) else { return Ok(false) };
-                if next.is_multiple_of(TOUCHED) {
-                    touch(entries[*next..].iter().take(TOUCHED).map(|entry| self.arena.row(entry.row)));
+            Output::Memory(rows) => {
+                if !rows.advance() {
+                    return Ok(false);
                 }
-                *next += 1;
-                self.arena.row(entry.row)
+                rows.current()
             }
             Output::Merge(merge) => match merge.next(&self.order)? {
                 Some(row) => row,

@@ -51,6 +51,13 @@ const SHORT_TEXT: u8 = 128;
 /// Bytes before the values of a row: its length.
 pub(super) const ROW_HEADER: usize = 4;
 
+/// Bytes of a row that begins here, its length included.
+#[inline]
+pub(super) fn row_len(bytes: &[u8]) -> usize {
+    let len: [u8; ROW_HEADER] = bytes[..ROW_HEADER].try_into().expect("the length of a row");
+    ROW_HEADER + u32::from_le_bytes(len) as usize
+}
+
 fn damaged() -> Error {
     Error::new(SqlState::DATA_CORRUPTED, "a row in a temporary file makes no sense")
 }
@@ -492,18 +499,20 @@ impl SpillWriter {
 #[derive(Debug)]
 pub(super) struct SpillReader {
     reader: TempReader,
+    /// Bytes of the current row that lie together in the reader's memory; 0: it is in `row`.
+    here: usize,
     row: RowBytes,
 }
 
 impl SpillReader {
     /// The rows in a part of a file.
     pub(super) fn new(file: &TempFile, from: u64, to: u64) -> Result<Self> {
-        Ok(SpillReader { reader: file.reader(from, to)?, row: RowBytes::default() })
+        Ok(SpillReader { reader: file.reader(from, to)?, here: 0, row: RowBytes::default() })
     }
 
     /// The next row, as it stands: its length, then its values.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
-        Ok(if self.advance()? { Some(&self.row) } else { None })
+        Ok(if self.advance()? { Some(self.current()) } else { None })
     }
 
     /// Goes to the next row; see [`SpillReader::current`].
@@ -512,6 +521,16 @@ impl SpillReader {
             self.taken();
             return Ok(false);
         }
+        if let Some(header) = self.reader.peek(ROW_HEADER)? {
+            let bytes = row_len(header);
+            if self.reader.peek(bytes)?.is_some() {
+                self.reader.pass(bytes);
+                self.here = bytes;
+                self.row.forget_long();
+                return Ok(true);
+            }
+        }
+        self.here = 0;
         let mut len = [0; ROW_HEADER];
         self.reader.read_exact(&mut len)?;
         let bytes = u32::from_le_bytes(len) as usize;
@@ -526,12 +545,14 @@ impl SpillReader {
     }
 
     /// The row that was read last, as it stands; nothing when it was taken.
+    #[inline]
     pub(super) fn current(&self) -> &[u8] {
-        &self.row
+        if self.here > 0 { self.reader.passed(self.here) } else { &self.row }
     }
 
     /// The row that was read last was taken: there is no current one.
     pub(super) fn taken(&mut self) {
+        self.here = 0;
         self.row.bytes.clear();
         self.row.forget_long();
     }

@@ -223,6 +223,32 @@ impl TempReader {
         Ok(())
     }
 
+    /// The next bytes as they lie in memory, for [`TempReader::pass`]; `None` where they lie in more than one block, or there are fewer.
+    #[inline]
+    pub fn peek(&mut self, count: usize) -> Result<Option<&[u8]>> {
+        if count as u64 > self.remaining() || count == 0 {
+            return Ok(None);
+        }
+        let position = self.position;
+        let (block, start) = self.current()?;
+        let at = (position - start) as usize;
+        Ok(block.transferred().get(at..at + count))
+    }
+
+    /// Goes on behind the next bytes, which [`TempReader::peek`] has shown.
+    #[inline]
+    pub fn pass(&mut self, count: usize) {
+        self.position += count as u64;
+    }
+
+    /// The bytes that were passed last, up to the next step.
+    #[inline]
+    pub fn passed(&self, count: usize) -> &[u8] {
+        let (block, start) = self.at_hand.as_ref().expect("bytes were passed");
+        let end = (self.position - start) as usize;
+        &block.transferred()[end - count..end]
+    }
+
     /// The block that the position is in, and where it begins.
     fn current(&mut self) -> Result<(&mut Block, u64)> {
         let position = self.position;
