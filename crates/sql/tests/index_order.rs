@@ -74,22 +74,28 @@ fn gathered_rows_leave_in_the_order_of_their_index() {
 #[test]
 fn rows_that_several_threads_gather_leave_in_the_order_of_their_index() {
     let mut session = filled();
-    // Rows that go away while the table is read by its index, values in the middle that are longer than what helpers read, and none of them.
+    // Long rows everywhere, none, and some that the first helpers come upon; rows that are missing.
     let query = "select tag, k, length(v) from t order by tag, k";
     let gather = "set enable_seqscan = off; set enable_sort = off";
-    for shorten in ["", "update t set v = 'short' where length(v) > 10000", "delete from t where k % 7 = 2"] {
-        rows(&mut session, shorten);
+    let changes = [
+        "",
+        "update t set v = 'short' where length(v) > 10000",
+        "update t set v = repeat('n', 100000) where tag between 4500 and 5000 and k % 97 = 0",
+        "update t set v = 'short' where length(v) > 10000; delete from t where k % 7 = 2",
+    ];
+    for change in changes {
+        rows(&mut session, change);
         let expected = rows(&mut session, &format!("set enable_indexscan = off; {query}"));
         rows(&mut session, &format!("reset enable_indexscan; {gather}"));
         let by_index = "select tag, k, length(v) from t order by tag";
         for helpers in [0, 1, 2] {
             rows(&mut session, &format!("set max_parallel_workers_per_gather = {helpers}"));
             let mut found = rows(&mut session, by_index);
-            assert!(found.is_sorted_by_key(|row| row[0].as_int().unwrap()), "{shorten}, {helpers}");
+            assert!(found.is_sorted_by_key(|row| row[0].as_int().unwrap()), "{change}, {helpers}");
             found.sort_by(|a, b| a[0].cmp(&b[0]).then_with(|| a[1].cmp(&b[1])));
-            assert!(found == expected, "{shorten}, {helpers} helpers");
+            assert!(found == expected, "{change}, {helpers} helpers");
         }
-        if !shorten.is_empty() && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
+        if !change.is_empty() && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
             // Tests beside this one may have all helpers.
             let helped = (0..1000).any(|_| {
                 let told = rows(&mut session, &format!("explain (analyze) {by_index}"));

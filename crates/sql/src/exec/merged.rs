@@ -1,25 +1,50 @@
 //! The rows of a sort's runs, merged by a thread while whoever wants them works on those before.
 //!
 //! The thread has the runs to itself and hands its rows over by the block; there are [`BLOCKS`] of them, charged before it begins. So it is so many
-//! blocks ahead at most, and waits where nobody takes them. It ends behind the last row, or as soon as nobody wants more, and nobody goes on
-//! without it having ended.
+//! blocks ahead at most, and waits where nobody takes them. It ends behind the last row or, where nobody wants more, behind the block it is at, and
+//! nobody goes on without it having ended. There are no more of them than there are processors, whoever has not come to its end counted: a sort
+//! beyond that merges its runs itself.
 
 use super::runs::Merge;
 use super::sorter::SortOrder;
-use super::spill::row_len;
+use super::spill::{damaged, row_len};
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of a block of rows, and how many of them there are.
 const BLOCK: usize = if cfg!(test) { 512 } else { 128 << 10 };
 const BLOCKS: usize = 4;
-/// What is charged for all of them.
-pub(super) const BYTES: usize = BLOCKS * BLOCK;
+/// What is charged for all of them, and for a row that has no place in a block any more.
+pub(super) const BYTES: usize = (BLOCKS + 1) * BLOCK;
 /// A longer row has no place in them.
 pub(super) const ROW_MOST: usize = BLOCK;
+
+/// Threads of all sorts of the process.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Leave to have one.
+#[derive(Debug)]
+struct Leave;
+
+impl Leave {
+    fn take() -> Option<Self> {
+        static MOST: OnceLock<usize> = OnceLock::new();
+        let most = *MOST.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+        let more = |running: usize| (running < most).then_some(running + 1);
+        RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Leave)
+    }
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// What the two threads hand over.
 #[derive(Debug, Default)]
@@ -59,14 +84,15 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// Has a thread merge them; gives the runs back where the system has none to give.
+    /// Has a thread merge them; gives the runs back where there is none to be had.
     pub(super) fn begin(order: &Arc<SortOrder>, merge: Merge) -> std::result::Result<Self, Box<Merge>> {
+        let Some(leave) = Leave::take() else { return Err(Box::new(merge)) };
         let exchange = Arc::<Exchange>::default();
         exchange.state.lock().empty = (0..BLOCKS - 1).map(|_| Vec::with_capacity(BLOCK)).collect();
         let (runs, ends) = (Arc::new(Mutex::new(Some(merge))), Ends(Arc::clone(&exchange)));
         let (order, taken) = (Arc::clone(order), Arc::clone(&runs));
         let body = move || {
-            let ends = ends;
+            let (ends, _leave) = (ends, leave);
             let merge = taken.lock().take();
             merge.map_or(Ok(()), |mut merge| fill(&ends.0, &order, &mut merge))
         };
@@ -141,11 +167,12 @@ fn fill(exchange: &Exchange, order: &SortOrder, merge: &mut Merge) -> Result<()>
                 None => return Ok(()),
             }
         };
-        block.extend_from_slice(&over);
-        over.clear();
+        block.append(&mut over);
         let more = loop {
             match merge.next(order)? {
                 Some(row) if row.len() <= BLOCK - block.len() => block.extend_from_slice(row),
+                // It was written as a shorter one.
+                Some(row) if row.len() > BLOCK => return Err(damaged()),
                 Some(row) => {
                     over.extend_from_slice(row);
                     break true;

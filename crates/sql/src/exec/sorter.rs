@@ -8,12 +8,12 @@
 //! Once there is a run, more are to be expected: half of the memory takes rows then, while a thread sorts and writes those in
 //! the other half, see [`super::behind`]. Rows of one sorter are in runs in the order in which they came, as ties are decided by that.
 //!
+//! The rows that came last stay in memory where that has room for them beside the blocks of all runs, and are merged with these.
 //! The last merge of many rows is a thread's as well, see [`super::merged`]: who takes them has other work with each.
 //!
 //! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
 //! even taken.
 
-use super::Context;
 use super::arena::{Arena, CHUNK_MOST};
 use super::behind::{Behind, Entry, Made, Work, sorted};
 use super::helpers;
@@ -22,6 +22,7 @@ use super::memory::Memory;
 use super::merged::{self, Merged};
 use super::runs::{InMemory, Merge, Runs, fan_in, fits_beside};
 use super::spill::{Fields, ROW_HEADER, Raw, RowBytes, encode, row_room, unpadded};
+use super::{Context, LARGE_BYTES};
 use crate::physical::{Expr, OrderBy};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -425,7 +426,9 @@ impl Sorter {
         self.arena.drop_spare();
         let runs = self.runs.places.len() + usize::from(self.behind.is_some());
         let held = self.arena.bytes() + self.arena.len() * size_of::<Entry>();
-        if held as u64 > context.work_limit() / 2 || !fits_beside(context, self.longest, held, runs) {
+        // Long rows are charged one by one as they are read.
+        let is_much = held as u64 > context.work_limit() / 2 || self.longest > LARGE_BYTES;
+        if is_much || !fits_beside(context, self.longest, held + merged::BYTES, runs) {
             return Ok(None);
         }
         // While the run before is still made.

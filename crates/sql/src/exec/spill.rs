@@ -58,7 +58,7 @@ pub(super) fn row_len(bytes: &[u8]) -> usize {
     ROW_HEADER + u32::from_le_bytes(len) as usize
 }
 
-fn damaged() -> Error {
+pub(super) fn damaged() -> Error {
     Error::new(SqlState::DATA_CORRUPTED, "a row in a temporary file makes no sense")
 }
 
@@ -521,6 +521,7 @@ impl SpillReader {
             self.taken();
             return Ok(false);
         }
+        self.here = 0;
         if let Some(header) = self.reader.peek(ROW_HEADER)? {
             let bytes = row_len(header);
             if self.reader.peek(bytes)?.is_some() {
@@ -530,7 +531,6 @@ impl SpillReader {
                 return Ok(true);
             }
         }
-        self.here = 0;
         let mut len = [0; ROW_HEADER];
         self.reader.read_exact(&mut len)?;
         let bytes = u32::from_le_bytes(len) as usize;

@@ -138,7 +138,7 @@ definitions! {
     LockTimeout = session("lock_timeout", Kind::Time, "0", "How long a statement waits for a row.");
     MaxIdentifierLength = fixed("max_identifier_length", "63", "Longest name, in bytes.");
     MaxIndexKeys = fixed("max_index_keys", "32", "Most columns of an index.");
-    Helpers = session("max_parallel_workers_per_gather", Kind::Int { min: 0, max: 1024 }, "2", "Threads beside its own that a statement may have, three at most; all statements together have one fewer than there are processors.");
+    Helpers = session("max_parallel_workers_per_gather", Kind::Int { min: 0, max: 1024 }, "2", "Threads beside its own that a statement may have for aggregates and for rows by an index, three at most; all statements together have one fewer than there are processors. 0: the last merge of a sort has none either.");
     RowSecurity = session("row_security", Kind::Bool, "on", "There are no policies; taken for the sake of dumps.");
     SearchPath = session("search_path", Kind::Text, "\"$user\", public", "Schemas in which names are looked up.");
     ServerEncoding = told("server_encoding", "UTF8", "Encoding of the database.");

@@ -11,7 +11,7 @@
 //! 2. Keys and rows are charged to the operator's memory before they are kept. A row there is no room for is not kept: it is
 //!    looked up again when its turn comes.
 //! 3. Nothing of the budget is asked for while a page is held, and nothing at all by a helper but what the store needs to read: it has blocks
-//!    that were charged before it began, and reads no long values.
+//!    that were charged before it began, and reads no long values. What helpers leave out, the statement's own thread fetches behind them.
 
 mod round;
 
@@ -139,18 +139,23 @@ impl Gathered {
         let helpers = self.helpers(context, without_blocks)?;
         let Gathered { keys, places, order, finder, blocks, memory, .. } = self;
         let round = Round { view: context.view, tree, keys, order, places, is_dense };
+        let mut more = |count: usize| memory.reserve(context, without_blocks + count * BLOCK);
+        let check = || context.check();
         if let Some((helpers, threads)) = helpers {
             *finder = None;
             let fetched = round.fetch_together(&helpers, threads, blocks, context.cancel);
             context.check()?;
-            return fetched;
+            let mut fetched = fetched?;
+            if fetched.settled < order.len() {
+                fetched.add(round.fetch_alone(None, blocks, &mut more, &check)?);
+            }
+            return Ok(fetched);
         }
         if is_dense && finder.is_none() {
             *finder = find(context.view, tree)?;
         }
         let finder = finder.as_deref_mut().filter(|_| is_dense);
-        let mut more = |count: usize| memory.reserve(context, without_blocks + count * BLOCK);
-        round.fetch_alone(finder, blocks, &mut more, &|| context.check())
+        round.fetch_alone(finder, blocks, &mut more, &check)
     }
 
     /// Threads that help with this round, and how many there may be with the statement's own, where it is worth it: then there are blocks for all

@@ -25,10 +25,14 @@ pub(super) struct Place(AtomicU64);
 /// Bits of a length, and of a begin.
 const LEN_BITS: u32 = BLOCK.ilog2() + 1;
 
+/// Nobody has looked for the row.
+const UNSEEN: u64 = u64::MAX;
+/// It is too long to be kept, or missing.
+const NOWHERE: u64 = u64::MAX - 1;
+
 impl Default for Place {
-    /// Not kept.
     fn default() -> Self {
-        Place(AtomicU64::new(u64::MAX))
+        Place(AtomicU64::new(UNSEEN))
     }
 }
 
@@ -38,6 +42,10 @@ impl Place {
             (block as u64) << (2 * LEN_BITS) | (begin as u64) << LEN_BITS | len as u64,
             Ordering::Relaxed,
         );
+    }
+
+    fn is_unseen(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == UNSEEN
     }
 
     /// The row, where it is kept.
@@ -65,6 +73,15 @@ pub(super) struct Fetched {
     pub(super) helpers: usize,
 }
 
+impl Fetched {
+    /// What came of others.
+    pub(super) fn add(&mut self, other: Fetched) {
+        self.settled += other.settled;
+        self.bytes += other.bytes;
+        self.long |= other.long;
+    }
+}
+
 /// Keys, in the table's order, whose rows are wanted.
 #[derive(Debug)]
 pub(super) struct Round<'r> {
@@ -80,16 +97,15 @@ pub(super) struct Round<'r> {
 }
 
 impl Round<'_> {
-    /// Fetches rows, until there is no block for them. `finder`: finds rows where the round is dense.
+    /// Fetches rows that nobody has looked for yet; false where there is no block for one. `finder`: finds rows where the round is dense.
     fn fetch(
         &self,
         share: Range<usize>,
         mut finder: Option<&mut Scan>,
         next_block: &mut dyn FnMut() -> Result<Option<Numbered>>,
-        filled: &mut Vec<Numbered>,
+        (filled, fetched): (&mut Vec<Numbered>, &mut Fetched),
         check: &dyn Fn() -> Result<()>,
-    ) -> Result<Fetched> {
-        let mut fetched = Fetched::default();
+    ) -> Result<bool> {
         let (begin, before, mut asked) = (share.start, thread_reads(), share.start);
         for turn in share.clone() {
             if (turn - begin).is_multiple_of(AT_ONCE) {
@@ -103,19 +119,20 @@ impl Round<'_> {
                     // One batch is under way while the one before is read.
                     let to = (turn + 2 * AT_ONCE).min(share.end);
                     let ahead = &self.order[turn.max(asked).min(to)..to];
-                    let keys = ahead.iter().map(|(_, number)| self.keys.get(*number as usize));
+                    let unseen = ahead.iter().filter(|(_, number)| self.places[*number as usize].is_unseen());
+                    let keys = unseen.map(|(_, number)| self.keys.get(*number as usize));
                     prefetch(self.view, self.tree, keys)?;
                     asked = to;
                 }
             }
             let number = self.order[turn].1 as usize;
-            let key = self.keys.get(number);
-            loop {
-                if filled.is_empty() {
-                    let Some(block) = next_block()? else { return Ok(fetched) };
+            let (key, place) = (self.keys.get(number), &self.places[number]);
+            while place.is_unseen() {
+                let Some((block, room)) = filled.last_mut() else {
+                    let Some(block) = next_block()? else { return Ok(false) };
                     filled.push(block);
-                }
-                let Some((block, room)) = filled.last_mut() else { continue };
+                    continue;
+                };
                 let begin = room.len();
                 let mut take = |row: &[u8]| {
                     let fits = row.len() <= BLOCK - begin;
@@ -135,26 +152,25 @@ impl Round<'_> {
                 fetched.long |= taken.is_some_and(|(_, len)| len > SHORT_BYTES);
                 match taken {
                     Some((true, len)) => {
-                        self.places[number].set(*block, begin, len);
+                        place.set(*block, begin, len);
                         fetched.bytes += len;
                     }
                     // It fits into the next one.
                     Some((false, len)) if len <= BLOCK => {
-                        let Some(block) = next_block()? else { return Ok(fetched) };
+                        let Some(block) = next_block()? else { return Ok(false) };
                         filled.push(block);
                         continue;
                     }
                     // That a row is missing is said when its turn comes.
-                    Some((false, _)) | None => {}
+                    Some((false, _)) | None => place.0.store(NOWHERE, Ordering::Relaxed),
                 }
                 fetched.settled += 1;
-                break;
             }
         }
-        Ok(fetched)
+        Ok(true)
     }
 
-    /// Fetches rows by the calling thread alone into `blocks`, which are empty, and more where `more` has room for another one.
+    /// Fetches rows by the calling thread alone, into `blocks` behind what they have, and into more where `more` has room for that many.
     pub(super) fn fetch_alone(
         &self,
         finder: Option<&mut Scan>,
@@ -162,24 +178,28 @@ impl Round<'_> {
         more: &mut dyn FnMut(usize) -> Result<bool>,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Fetched> {
-        let (mut given, mut filled) = (0, Vec::new());
-        let mut stock = std::mem::take(blocks).into_iter();
+        let used = blocks.iter().rposition(|block| !block.is_empty()).map_or(0, |last| last + 1);
+        let mut stock = std::mem::take(blocks).into_iter().enumerate();
+        let mut filled: Vec<Numbered> = stock.by_ref().take(used).collect();
+        let mut given = used;
         let mut next_block = || {
             let block = match stock.next() {
                 Some(block) => block,
-                None if more(given + 1)? => Vec::with_capacity(BLOCK),
+                None if more(given + 1)? => (given, Vec::with_capacity(BLOCK)),
                 None => return Ok(None),
             };
-            given += 1;
-            Ok(Some((given - 1, block)))
+            given = block.0 + 1;
+            Ok(Some(block))
         };
-        let fetched = self.fetch(0..self.order.len(), finder, &mut next_block, &mut filled, check);
-        blocks.extend(filled.into_iter().map(|(_, block)| block));
-        blocks.extend(stock);
-        fetched
+        let mut fetched = Fetched::default();
+        let share = 0..self.order.len();
+        let outcome = self.fetch(share, finder, &mut next_block, (&mut filled, &mut fetched), check);
+        blocks.extend(filled.into_iter().chain(stock).map(|(_, block)| block));
+        outcome.map(|_| fetched)
     }
 
-    /// Fetches rows by several threads into `blocks`, which are empty. Rows that these have no room for are left out, and so are long ones.
+    /// Fetches rows by several threads into `blocks`, which are empty. Rows that these have no room for may be left out, and so may be those of
+    /// a share from the first one on whose value is long.
     pub(super) fn fetch_together(
         &self,
         helpers: &Helpers,
@@ -211,11 +231,7 @@ impl Round<'_> {
         blocks.extend(stock.into_inner().unwrap_or_else(PoisonError::into_inner).map(|(_, block)| block));
         let mut all = Fetched { helpers: outcomes.len() - 1, ..Fetched::default() };
         for outcome in outcomes {
-            let fetched =
-                outcome.ok_or_else(|| Error::internal("a thread that helped has ended by itself"))??;
-            all.settled += fetched.settled;
-            all.bytes += fetched.bytes;
-            all.long |= fetched.long;
+            all.add(outcome.ok_or_else(|| Error::internal("a thread that helped has ended by itself"))??);
         }
         Ok(all)
     }
@@ -229,7 +245,7 @@ impl Round<'_> {
         filled: &mut Vec<Numbered>,
         stops: &dyn Fn() -> bool,
     ) -> Result<Fetched> {
-        let mut all = Fetched::default();
+        let mut fetched = Fetched::default();
         let mut finder = if self.is_dense { find(self.view, self.tree)? } else { None };
         let mut next_block = || Ok(stock.lock().unwrap_or_else(PoisonError::into_inner).next());
         // What is wrong is said by whoever stops it.
@@ -243,25 +259,23 @@ impl Round<'_> {
         loop {
             let share = next.fetch_add(1, Ordering::Relaxed);
             if share >= shares {
-                return Ok(all);
+                return Ok(fetched);
             }
             let place = |share: usize| self.order.len() * share / shares;
-            let keys = place(share)..place(share + 1);
-            let wanted = keys.len();
-            let fetched = match self.fetch(keys, finder.as_deref_mut(), &mut next_block, filled, &check) {
-                Ok(fetched) => fetched,
-                // A long value, or no memory for reading: what is left is looked up by the statement's own thread.
-                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
-                    Fetched { long: true, ..Fetched::default() }
-                }
-                Err(_) if stops() => return Ok(all),
+            let share = place(share)..place(share + 1);
+            match self.fetch(
+                share,
+                finder.as_deref_mut(),
+                &mut next_block,
+                (&mut *filled, &mut fetched),
+                &check,
+            ) {
+                Ok(true) => {}
+                Ok(false) => return Ok(fetched),
+                // A long value, or no memory for reading.
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => fetched.long = true,
+                Err(_) if stops() => return Ok(fetched),
                 Err(error) => return Err(error),
-            };
-            all.settled += fetched.settled;
-            all.bytes += fetched.bytes;
-            all.long |= fetched.long;
-            if fetched.settled < wanted {
-                return Ok(all);
             }
         }
     }
