@@ -69,6 +69,7 @@ fn fan_in_beside(context: &Context<'_>, longest: usize, held: u64) -> (u64, u64)
 
 /// Sorted rows that are merged with others.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one of a merge's is in memory, all others are files")]
 enum Sorted {
     File(SpillReader),
     Memory(InMemory),

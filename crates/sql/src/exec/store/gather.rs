@@ -134,7 +134,7 @@ impl Gathered {
     fn fetch(&mut self, context: &Context<'_>, tree: &Tree) -> Result<Fetched> {
         self.blocks.iter_mut().for_each(Vec::clear);
         let leaves = context.view.tree_size(tree)?.leaf_pages;
-        let is_dense = self.order.len() as f64 > leaves as f64 * DENSE as f64;
+        let is_dense = self.order.len() as f64 > leaves * DENSE as f64;
         let without_blocks = self.bytes() - self.blocks.len() * BLOCK;
         let helpers = self.helpers(context, without_blocks)?;
         let Gathered { keys, places, order, finder, blocks, memory, .. } = self;
