@@ -9,10 +9,15 @@ use std::thread;
 /// Helpers of all statements of the process.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
+/// Processors that threads of this process may run on.
+pub(super) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 /// How many there may be: one fewer than there are processors, as each statement has a thread of its own.
 fn most() -> usize {
-    static MOST: OnceLock<usize> = OnceLock::new();
-    *MOST.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get) - 1)
+    processors() - 1
 }
 
 /// Of one statement at most: each reads ahead into frames of its own, some hundredths of all there are.

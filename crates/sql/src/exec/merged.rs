@@ -5,6 +5,7 @@
 //! nobody goes on without it having ended. There are no more of them than there are processors, whoever has not come to its end counted: a sort
 //! beyond that merges its runs itself.
 
+use super::helpers;
 use super::runs::Merge;
 use super::sorter::SortOrder;
 use super::spill::{damaged, row_len};
@@ -12,9 +13,8 @@ use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle};
 use std::collections::VecDeque;
-use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// Bytes of a block of rows, and how many of them there are.
 const BLOCK: usize = if cfg!(test) { 512 } else { 128 << 10 };
@@ -33,9 +33,7 @@ struct Leave;
 
 impl Leave {
     fn take() -> Option<Self> {
-        static MOST: OnceLock<usize> = OnceLock::new();
-        let most = *MOST.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get));
-        let more = |running: usize| (running < most).then_some(running + 1);
+        let more = |running: usize| (running < helpers::processors()).then_some(running + 1);
         RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Leave)
     }
 }
