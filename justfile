@@ -64,7 +64,7 @@ doctor *ARGS:
 
 # The embedded API, from one end to the other.
 example:
-    cargo run --release -p gannet-store --example kv
+    cargo run --release --example kv
 
 # Licences of dependencies.
 licences:

@@ -22,6 +22,7 @@ mod crew;
 pub mod ddl;
 pub mod dump;
 mod error;
+mod escape;
 pub mod exec;
 pub mod functions;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -8,6 +8,7 @@ use crate::Result;
 use crate::catalog::Table;
 use crate::codec::corrupted;
 use crate::codec::row::RowVisitor;
+use crate::escape::{position, write_text};
 use crate::types::text::{self, TextStyle};
 use crate::types::{Numeric, Type, Value};
 
@@ -89,7 +90,7 @@ impl RowLine<'_, '_> {
         if self.is_csv() {
             write_csv(bytes, self.writer.types.len() == 1, self.out);
         } else {
-            write_text(bytes, self.out);
+            write_text(bytes, b'\t', self.out);
         }
     }
 
@@ -176,68 +177,6 @@ impl RowVisitor for RowLine<'_, '_> {
     }
 }
 
-/// Where the first byte of a kind is, of which there are few: many bytes are looked at at a time.
-#[inline]
-fn position(bytes: &[u8], of_kind: impl Fn(u8) -> bool) -> Option<usize> {
-    // Without a way out in between, the compiler makes vector instructions of the loop.
-    let is_among = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | of_kind(*byte));
-    let (chunks, _) = bytes.as_chunks();
-    let plain = 16 * chunks.iter().position(is_among).unwrap_or(chunks.len());
-    bytes[plain..].iter().position(|byte| of_kind(*byte)).map(|at| plain + at)
-}
-
-/// Whether format `text` has none of these bytes in a form of their own: 8 to 13, and the backslash. Says no of others below 14 as well.
-#[inline]
-fn is_plain(bytes: &[u8]) -> bool {
-    // Eight bytes at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word.
-    const EACH: u64 = u64::MAX / 255;
-    let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word & (EACH << 7) != 0;
-    let special = |word: u64| below(word, 14) || below(word ^ (EACH * u64::from(b'\\')), 1);
-    let (words, rest) = bytes.as_chunks();
-    if words.iter().any(|word| special(u64::from_le_bytes(*word))) {
-        return false;
-    }
-    // The rest: with some of what stands before it, or twice.
-    match (bytes.last_chunk(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        (Some(last), ..) => !special(u64::from_le_bytes(*last)),
-        (None, Some(first), Some(last)) => {
-            let word = u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
-            !special(word)
-        }
-        _ => rest.iter().all(|byte| *byte >= 14 && *byte != b'\\'),
-    }
-}
-
-/// Appends a string as format `text` has it.
-#[inline]
-fn write_text(string: &[u8], out: &mut Vec<u8>) {
-    if is_plain(string) {
-        out.extend_from_slice(string);
-    } else {
-        write_escaped(string, out);
-    }
-}
-
-#[cold]
-fn write_escaped(string: &[u8], out: &mut Vec<u8>) {
-    let mut rest = string;
-    // The eight bytes that have a form of their own are all ASCII.
-    while let Some(at) = position(rest, |byte| byte == b'\\' || (8..=13).contains(&byte)) {
-        out.extend_from_slice(&rest[..at]);
-        out.extend_from_slice(match rest[at] {
-            8 => b"\\b",
-            b'\t' => b"\\t",
-            b'\n' => b"\\n",
-            11 => b"\\v",
-            12 => b"\\f",
-            b'\r' => b"\\r",
-            _ => b"\\\\",
-        });
-        rest = &rest[at + 1..];
-    }
-    out.extend_from_slice(rest);
-}
-
 /// Appends a string as format `csv` has it.
 fn write_csv(string: &[u8], alone: bool, out: &mut Vec<u8>) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
@@ -264,28 +203,4 @@ pub(super) fn write_header(names: &[String], out: &mut Vec<u8>) {
         write_csv(name.as_bytes(), names.len() == 1, out);
     }
     out.push(b'\n');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_with_a_form_of_their_own_are_found_wherever_they_are() {
-        for length in 0..40 {
-            let mut bytes = vec![b'x'; length];
-            assert!(is_plain(&bytes));
-            for at in 0..length {
-                for byte in 0..=u8::MAX {
-                    bytes[at] = byte;
-                    assert_eq!(is_plain(&bytes), byte >= 14 && byte != b'\\', "{byte} at {at} of {length}");
-                    let mut written = Vec::new();
-                    write_text(&bytes, &mut written);
-                    let escaped = matches!(byte, 8..=13 | b'\\');
-                    assert_eq!(written.len(), length + usize::from(escaped), "{byte} at {at} of {length}");
-                }
-                bytes[at] = b'x';
-            }
-        }
-    }
 }

@@ -3,6 +3,7 @@
 //! Data comes in pieces cut anywhere. A row is handed out when its end was seen, so no more than one row and one piece is
 //! kept in memory.
 
+use crate::escape::{position, write_text};
 use crate::{Error, Result, SqlState};
 use std::ops::Range;
 
@@ -490,56 +491,54 @@ fn unescape(raw: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Appends a field of the text format.
-fn write_text(field: &str, delimiter: u8, out: &mut Vec<u8>) {
-    for byte in field.bytes() {
-        match byte {
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            8 => out.extend_from_slice(b"\\b"),
-            12 => out.extend_from_slice(b"\\f"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            11 => out.extend_from_slice(b"\\v"),
-            other => {
-                if other == delimiter {
-                    out.push(b'\\');
-                }
-                out.push(other);
-            }
-        }
-    }
+/// A line that is written, field by field.
+#[derive(Debug)]
+pub(super) struct Line<'l> {
+    options: &'l CopyOptions,
+    columns: usize,
+    written: usize,
+    out: &'l mut Vec<u8>,
 }
 
-/// Appends a row: `field` puts the text of each field into its argument, and gives false for NULL.
-pub(super) fn write_row(
-    options: &CopyOptions,
-    columns: usize,
-    mut field: impl FnMut(usize, &mut String) -> bool,
-    out: &mut Vec<u8>,
-) {
-    let mut text = String::new();
-    for index in 0..columns {
-        if index > 0 {
-            out.push(options.delimiter);
-        }
-        text.clear();
-        if !field(index, &mut text) {
-            out.extend_from_slice(options.null.as_bytes());
-        } else if options.csv {
-            let forced = options.force_quote.get(index) == Some(&true);
-            write_csv(options, &text, forced, columns == 1, out);
-        } else {
-            write_text(&text, options.delimiter, out);
-        }
+impl<'l> Line<'l> {
+    /// Begins one of so many fields, behind what stands there.
+    pub(super) fn new(options: &'l CopyOptions, columns: usize, out: &'l mut Vec<u8>) -> Self {
+        Line { options, columns, written: 0, out }
     }
-    out.push(b'\n');
+
+    /// Appends the next field; `None`: NULL.
+    #[inline]
+    pub(super) fn field(&mut self, text: Option<&str>) {
+        let options = self.options;
+        if self.written > 0 {
+            self.out.push(options.delimiter);
+        }
+        match text {
+            None => self.out.extend_from_slice(options.null.as_bytes()),
+            Some(text) if options.csv => {
+                let forced = options.force_quote.get(self.written) == Some(&true);
+                write_csv(options, text, forced, self.columns == 1, self.out);
+            }
+            Some(text) => write_text(text.as_bytes(), options.delimiter, self.out),
+        }
+        self.written += 1;
+    }
+
+    /// The line ends.
+    pub(super) fn end(self) {
+        debug_assert_eq!(self.written, self.columns, "a line of another number of fields");
+        self.out.push(b'\n');
+    }
 }
 
 fn write_csv(options: &CopyOptions, text: &str, forced: bool, alone: bool, out: &mut Vec<u8>) {
     let CopyOptions { delimiter, quote, escape, .. } = *options;
     let special = |byte: u8| byte == delimiter || byte == quote || byte == b'\n' || byte == b'\r';
-    if !(forced || text == options.null || alone && text == "\\." || text.bytes().any(special)) {
+    if !(forced
+        || text == options.null
+        || alone && text == "\\."
+        || position(text.as_bytes(), special).is_some())
+    {
         out.extend_from_slice(text.as_bytes());
         return;
     }
@@ -691,14 +690,9 @@ mod tests {
         for options in [CopyOptions::new(false), CopyOptions::new(true), own] {
             let mut data = Vec::new();
             for row in &rows {
-                let write = |index: usize, out: &mut String| match &row[index] {
-                    Some(text) => {
-                        out.push_str(text);
-                        true
-                    }
-                    None => false,
-                };
-                write_row(&options, row.len(), write, &mut data);
+                let mut line = Line::new(&options, row.len(), &mut data);
+                row.iter().for_each(|field| line.field(field.as_deref()));
+                line.end();
             }
             assert_eq!(read(&options, &data, 7).unwrap(), rows, "{options:?}");
         }

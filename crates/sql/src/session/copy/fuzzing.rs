@@ -1,6 +1,6 @@
 //! The entry point for fuzzing COPY's data, see [`crate::fuzzing`].
 
-use super::format::{CopyOptions, Fields, Reader, write_row};
+use super::format::{CopyOptions, Fields, Line, Reader};
 
 type Row = Vec<Option<String>>;
 
@@ -18,14 +18,9 @@ pub fn copy(data: &[u8]) {
     // Without a field there is nothing to write; a row of one NULL, or an empty line, is one field to whoever reads it.
     let mut out = Vec::new();
     for row in &rows {
-        let field = |index: usize, text: &mut String| match &row[index] {
-            Some(field) => {
-                text.push_str(field);
-                true
-            }
-            None => false,
-        };
-        write_row(&options, row.len(), field, &mut out);
+        let mut line = Line::new(&options, row.len(), &mut out);
+        row.iter().for_each(|field| line.field(field.as_deref()));
+        line.end();
     }
     assert_eq!(read(&options, &out, out.len().max(1)), Some(rows));
 }

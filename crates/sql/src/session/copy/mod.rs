@@ -6,9 +6,10 @@
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod out;
 
 use super::client::{Client, CommandTag, CopyFormat};
-use super::{Interrupt, Notice, OutputColumn, Prepared, Session};
+use super::{Interrupt, Notice, Prepared, Session};
 use crate::bind::utility::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 use crate::bind::{self, Parsed};
 use crate::catalog::{Catalog, Table};
@@ -56,9 +57,9 @@ pub(super) fn run(session: &mut Session, copy: &Copy, client: &mut dyn Client) -
                 columns.iter().map(|name| quoted(name)).collect::<Vec<_>>()
             };
             let sql = format!("select {} from public.{}", names.join(", "), quoted(&table.name));
-            copy_out(session, &parse_one(&sql)?, &copy.options, client)?
+            out::copy_out(session, &parse_one(&sql)?, &copy.options, client)?
         }
-        (CopyTarget::Query(query), false) => copy_out(session, query, &copy.options, client)?,
+        (CopyTarget::Query(query), false) => out::copy_out(session, query, &copy.options, client)?,
     };
     Ok(CommandTag { command: "COPY", rows: Some(rows) })
 }
@@ -254,112 +255,6 @@ fn columns_of(option: &CopyOption, columns: &[String]) -> Result<Vec<bool>> {
             let message = format!("argument to option \"{}\" must be a list of column names", option.name);
             Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message).at(option.position))
         }
-    }
-}
-
-// ---- COPY TO --------------------------------------------------------------------------------------------------------
-
-fn copy_out(
-    session: &mut Session,
-    query: &Parsed,
-    options: &[CopyOption],
-    client: &mut dyn Client,
-) -> Result<u64> {
-    let prepared = session.plan_closed(&Arc::new(query.clone()))?;
-    let Some(columns) = prepared.columns.clone() else {
-        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY query must have a RETURNING clause"));
-    };
-    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-    let options = read_options(options, &names, false)?;
-    tell_of_freeze(session, &options);
-    let mut running = session.start(&prepared, Vec::new(), false)?;
-    client.copy_out(&CopyFormat { columns: columns.len() })?;
-    let mut out = Out { client, options: &options, data: Vec::new(), rows: 0 };
-    if options.header != Header::No {
-        let header = |index: usize, text: &mut String| {
-            text.push_str(&names[index]);
-            true
-        };
-        // What is said of columns' values is not said of their names.
-        let plain = format::CopyOptions { force_quote: Vec::new(), ..options.clone() };
-        format::write_row(&plain, names.len(), header, &mut out.data);
-        out.send()?;
-    }
-    session.advance(&mut running, 0, &mut out)?;
-    let rows = out.rows;
-    client.copy_out_end()?;
-    Ok(rows)
-}
-
-/// A client that makes COPY data of rows, for the real one.
-struct Out<'a> {
-    client: &'a mut dyn Client,
-    options: &'a CopyOptions,
-    data: Vec<u8>,
-    rows: u64,
-}
-
-impl Out<'_> {
-    /// Gives the line to the client. Drivers rely on one line a message, as PostgreSQL sends them.
-    fn send(&mut self) -> Result<()> {
-        self.client.copy_write(&self.data)?;
-        self.data.clear();
-        Ok(())
-    }
-}
-
-impl Client for Out<'_> {
-    fn columns(&mut self, _columns: &[OutputColumn], _style: &TextStyle) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[Value], columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
-        let write = |index: usize, text: &mut String| {
-            if values[index].is_null() {
-                return false;
-            }
-            text::write(&values[index], columns[index].ty, style, text);
-            true
-        };
-        format::write_row(self.options, columns.len(), write, &mut self.data);
-        self.rows += 1;
-        self.send()
-    }
-
-    fn complete(&mut self, _tag: &CommandTag) -> Result<()> {
-        Ok(())
-    }
-
-    fn empty(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notice(&mut self, notice: &super::Notice) {
-        self.client.notice(notice);
-    }
-
-    fn setting_changed(&mut self, name: &str, value: &str) {
-        self.client.setting_changed(name, value);
-    }
-
-    fn copy_in(&mut self, _format: &CopyFormat) -> Result<()> {
-        Err(Error::internal("COPY within COPY"))
-    }
-
-    fn copy_read(&mut self, _data: &mut Vec<u8>) -> Result<bool> {
-        Err(Error::internal("COPY within COPY"))
-    }
-
-    fn copy_out(&mut self, _format: &CopyFormat) -> Result<()> {
-        Err(Error::internal("COPY within COPY"))
-    }
-
-    fn copy_write(&mut self, _data: &[u8]) -> Result<()> {
-        Err(Error::internal("COPY within COPY"))
-    }
-
-    fn copy_out_end(&mut self) -> Result<()> {
-        Err(Error::internal("COPY within COPY"))
     }
 }
 
