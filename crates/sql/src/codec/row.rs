@@ -96,10 +96,10 @@ pub struct IndexEntry {
 pub enum Field<'r> {
     /// NULL.
     Null,
-    /// A string, as it is stored; none of type character(n).
-    Text(&'r str),
-    /// A string of that type, as it is stored, and how many blanks it is padded with.
-    Padded(&'r str, usize),
+    /// A string, as it is stored; none of type character(n). Whether it is UTF-8 was not looked at: see [`as_text`].
+    Text(&'r [u8]),
+    /// The same of that type, and how many blanks it is padded with.
+    Padded(&'r [u8], usize),
     /// bytea, as it is stored.
     Bytes(&'r [u8]),
     /// A whole number, a date or a time.
@@ -154,7 +154,7 @@ impl<'r> StoredRow<'r> {
     pub fn value_of(&self, place: usize, field: Field<'_>) -> Result<Value> {
         Ok(match field {
             Field::Null => Value::Null,
-            Field::Text(text) => Value::text(text),
+            Field::Text(text) => Value::text(as_text(text)?),
             Field::Bytes(bytes) => Value::Bytes(bytes.into()),
             Field::Int(value) => Value::Int(value),
             Field::Numeric(value) => Value::Numeric(value),
@@ -337,12 +337,10 @@ impl TableCodec {
             } => {
                 let bytes =
                     body.variable(place).ok_or_else(|| self.damaged("a column ends outside its row"))?;
-                let string =
-                    || std::str::from_utf8(bytes).map_err(|_| self.damaged("a string that is no UTF-8"));
                 match form {
                     Form::Bytes => Field::Bytes(bytes),
-                    Form::Padded => Field::Padded(string()?, missing_blanks(bytes, modifier)),
-                    _ => Field::Text(string()?),
+                    Form::Padded => Field::Padded(bytes, missing_blanks(bytes, modifier)),
+                    _ => Field::Text(bytes),
                 }
             }
             Place::Variable { place, form: Form::Numeric, .. } => {
@@ -551,6 +549,11 @@ fn key_columns(table: &Table, numbers: &[ColumnNumber]) -> (Vec<KeyColumn>, Vec<
         Some((KeyColumn { ty, modifier, nullable: false, descending: false, nulls_first: false }, at))
     };
     numbers.iter().filter_map(column).unzip()
+}
+
+/// A stored string. Bytes that are none are an error, XX001.
+pub fn as_text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| corrupted("a string that is no UTF-8"))
 }
 
 /// How many blanks a stored string of type character(n) is padded with.

@@ -41,6 +41,11 @@ impl RowRef {
     pub(super) fn from_bits(bits: u64) -> Self {
         RowRef(bits)
     }
+
+    /// The row's place in an arena to which its own was appended, see [`Arena::append`].
+    pub(super) fn behind(self, chunks: usize) -> Self {
+        RowRef(self.0 + ((chunks as u64) << 32))
+    }
 }
 
 /// Encoded rows, each behind a header of a fixed number of bytes for whoever owns the arena.
@@ -129,6 +134,28 @@ impl Arena {
         let (chunk, offset) = row.place();
         let bytes = &self.chunks[chunk][offset + self.header..];
         &bytes[..row_len(bytes)]
+    }
+
+    /// [Touches](touch) rows. How long a row is stands at its beginning: so all beginnings come first.
+    pub(super) fn touch(&self, rows: impl Iterator<Item = RowRef> + Clone) {
+        let first = |row: RowRef| {
+            let (chunk, offset) = row.place();
+            self.chunks[chunk][offset + self.header]
+        };
+        std::hint::black_box(rows.clone().fold(0, |sum, row| sum ^ first(row)));
+        touch(rows.map(|row| self.row(row)));
+    }
+
+    /// Takes all rows of another arena, with headers of the same length, and gives by how many chunks they stand [behind](RowRef::behind)
+    /// where they stood.
+    pub(super) fn append(&mut self, mut other: Arena) -> usize {
+        debug_assert_eq!(self.header, other.header, "another header");
+        other.drop_spare();
+        let before = self.chunks.len();
+        self.chunks.append(&mut other.chunks);
+        self.bytes += other.bytes;
+        self.rows += other.rows;
+        before
     }
 
     /// The values of a row.

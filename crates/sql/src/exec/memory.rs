@@ -2,7 +2,8 @@
 
 use super::Context;
 use crate::{Error, Result};
-use gannet_store::WorkMemory;
+use gannet_store::{Engine, WorkMemory};
+use std::sync::{Mutex, PoisonError};
 
 /// The least that is charged at a time, in bytes.
 const LEAST: u64 = 16 << 10;
@@ -40,13 +41,15 @@ impl Memory {
             return Ok(false);
         }
         let ample = (bytes + (bytes / 2).min(AHEAD_MOST)).max(LEAST).min(limit);
-        match self.set(context, ample) {
+        let engine = &context.session.engine;
+        Ok(self.try_set(engine, ample)? || self.try_set(engine, bytes)?)
+    }
+
+    /// Holds `bytes` in all; false where the budget ends before.
+    fn try_set(&mut self, engine: &Engine, bytes: u64) -> Result<bool> {
+        match self.set(engine, bytes) {
             Ok(()) => Ok(true),
-            Err(gannet_store::Error::Memory(_)) => match self.set(context, bytes) {
-                Ok(()) => Ok(true),
-                Err(gannet_store::Error::Memory(_)) => Ok(false),
-                Err(error) => Err(error.into()),
-            },
+            Err(gannet_store::Error::Memory(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -56,17 +59,17 @@ impl Memory {
         if bytes as u64 > self.bytes {
             await_turn(context, bytes as u64)?;
             let ample = bytes as u64 + (bytes as u64 / 4).clamp(LEAST, AHEAD_MOST);
-            if self.set(context, ample).is_err() {
-                self.set(context, bytes as u64).map_err(Error::from)?;
+            if self.set(&context.session.engine, ample).is_err() {
+                self.set(&context.session.engine, bytes as u64).map_err(Error::from)?;
             }
         }
         Ok(())
     }
 
-    fn set(&mut self, context: &Context<'_>, bytes: u64) -> gannet_store::Result<()> {
+    fn set(&mut self, engine: &Engine, bytes: u64) -> gannet_store::Result<()> {
         match &mut self.held {
             Some(held) => held.grow(bytes - self.bytes)?,
-            None => self.held = Some(context.session.engine.work_memory(bytes)?),
+            None => self.held = Some(engine.work_memory(bytes)?),
         }
         self.bytes = bytes;
         self.peak = self.peak.max(bytes);
@@ -83,7 +86,7 @@ impl Memory {
 
     /// Holds `bytes` more: an error where the budget ends.
     pub(super) fn add(&mut self, context: &Context<'_>, bytes: usize) -> Result<()> {
-        self.set(context, self.bytes + bytes as u64).map_err(Error::from)
+        self.set(&context.session.engine, self.bytes + bytes as u64).map_err(Error::from)
     }
 
     /// Gives back `bytes`, which somebody else holds now.
@@ -100,6 +103,43 @@ impl Memory {
     /// The most that was ever held, in bytes.
     pub(super) fn peak(&self) -> u64 {
         self.peak
+    }
+}
+
+/// Memory of an operator that several threads take from, each up to its part of what the operator may have.
+#[derive(Debug)]
+pub(super) struct SharedMemory<'m> {
+    memory: Mutex<&'m mut Memory>,
+    engine: &'m Engine,
+    work_bytes: u64,
+    threads: u64,
+}
+
+impl<'m> SharedMemory<'m> {
+    /// For so many threads. The statement's turn is awaited, if it has none.
+    pub(super) fn new(memory: &'m mut Memory, context: &'m Context<'_>, threads: usize) -> Result<Self> {
+        await_turn(context, context.work_limit())?;
+        let (engine, work_bytes) = (&context.session.engine, context.work_bytes);
+        Ok(SharedMemory { memory: Mutex::new(memory), engine, work_bytes, threads: threads as u64 })
+    }
+
+    /// Has a thread hold `needed` bytes, or some more, where it held fewer, and says how many it holds; `None` where its part, or the budget,
+    /// ends before.
+    pub(super) fn grow(&self, held: usize, needed: usize) -> Result<Option<usize>> {
+        let limit = self.engine.work_limit().min(self.work_bytes);
+        let most = usize::try_from(limit / self.threads).unwrap_or(usize::MAX);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let ample = (needed + (needed / 2).clamp(LEAST as usize, AHEAD_MOST as usize)).min(most);
+        for wanted in [ample, needed] {
+            if wanted < needed || needed > most {
+                return Ok(None);
+            }
+            let bytes = memory.bytes + (wanted - held) as u64;
+            if bytes <= limit && memory.try_set(self.engine, bytes)? {
+                return Ok(Some(wanted));
+            }
+        }
+        Ok(None)
     }
 }
 

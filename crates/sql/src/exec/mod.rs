@@ -418,7 +418,6 @@ pub trait RowSource: fmt::Debug + Send {
 
 mod aggregate;
 mod arena;
-mod behind;
 mod computed;
 mod expr;
 mod hash;
@@ -427,16 +426,13 @@ mod join;
 mod keep;
 mod keys;
 mod memory;
-mod merged;
 mod partition;
 mod point;
 mod profile;
 mod run;
-mod runs;
 mod set;
 mod simple;
 mod sort;
-mod sorter;
 mod spill;
 mod store;
 mod subplan;

@@ -19,11 +19,12 @@
 //! Lengths, counts and type numbers are 4 bytes.
 
 use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES};
+use crate::codec::row::Field;
 use crate::types::numeric::{MAX_SCALE, Parts};
 use crate::types::{Array, Numeric, Record, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
-use gannet_store::{TempFile, TempReader, TempWriter, WorkMemory};
+use gannet_store::{Engine, TempFile, TempReader, TempWriter, WorkMemory};
 use num_bigint::BigInt;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -72,11 +73,7 @@ pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
             out.push(FLOAT);
             out.extend_from_slice(&value.to_le_bytes());
         }
-        Value::Text(text) if text.len() < usize::from(SHORT_TEXT) => {
-            out.push(SHORT_TEXT + text.len() as u8);
-            out.extend_from_slice(text.as_bytes());
-        }
-        Value::Text(text) => encode_bytes(TEXT, text.as_bytes(), out),
+        Value::Text(text) => encode_text(text.as_bytes(), out),
         Value::Padded(text) => encode_bytes(PADDED, text.as_bytes(), out),
         Value::Bytes(bytes) => encode_bytes(BYTES, bytes, out),
         Value::Array(array) => {
@@ -91,6 +88,49 @@ pub(super) fn encode(value: &Value, out: &mut Vec<u8>) {
             record.types.iter().for_each(|ty| out.extend_from_slice(&ty.oid().to_le_bytes()));
         }
         Value::Numeric(number) => encode_numeric(number, out),
+    }
+}
+
+/// Appends a column of a stored row. That strings are UTF-8 is looked at by whoever reads them.
+#[inline]
+pub(super) fn encode_field(field: &Field<'_>, out: &mut Vec<u8>) {
+    match field {
+        Field::Null => out.push(NULL),
+        Field::Text(text) => encode_text(text, out),
+        Field::Padded(text, blanks) => {
+            out.push(PADDED);
+            out.extend_from_slice(&((text.len() + blanks) as u32).to_le_bytes());
+            out.extend_from_slice(text);
+            out.resize(out.len() + blanks, b' ');
+        }
+        Field::Bytes(bytes) => encode_bytes(BYTES, bytes, out),
+        Field::Int(value) => encode_int(*value, out),
+        Field::Numeric(number) => encode_numeric(number, out),
+        Field::Value(value) => encode(value, out),
+    }
+}
+
+/// Bytes that a column of a stored row takes encoded, or a few more.
+pub(super) fn field_room(field: &Field<'_>) -> usize {
+    size_of::<Value>()
+        + 8
+        + match field {
+            Field::Null | Field::Int(_) => 0,
+            Field::Text(text) => text.len(),
+            Field::Padded(text, blanks) => text.len() + blanks,
+            Field::Bytes(bytes) => bytes.len(),
+            Field::Numeric(number) => number.heap_bytes(),
+            Field::Value(value) => value.heap_bytes(),
+        }
+}
+
+#[inline]
+fn encode_text(text: &[u8], out: &mut Vec<u8>) {
+    if text.len() < usize::from(SHORT_TEXT) {
+        out.push(SHORT_TEXT + text.len() as u8);
+        out.extend_from_slice(text);
+    } else {
+        encode_bytes(TEXT, text, out);
     }
 }
 
@@ -461,7 +501,12 @@ pub(super) struct SpillWriter {
 impl SpillWriter {
     /// To a file of its own.
     pub(super) fn new(context: &Context<'_>) -> Result<Self> {
-        Self::append(context.session.engine.temp_file()?)
+        Self::within(&context.session.engine)
+    }
+
+    /// The same for who has no context.
+    pub(super) fn within(engine: &Engine) -> Result<Self> {
+        Self::append(engine.temp_file()?)
     }
 
     /// Behind what a file has already.
@@ -489,9 +534,14 @@ impl SpillWriter {
 
     /// The file, to be read.
     pub(super) fn finish(self, context: &Context<'_>, node: usize) -> Result<Spilled> {
-        let spilled = Spilled { file: self.writer.finish()?, from: self.from, rows: self.rows };
+        let spilled = self.end()?;
         context.note(node, |profile| profile.spilled_bytes += spilled.bytes());
         Ok(spilled)
+    }
+
+    /// The same for who has no context: nothing is noted.
+    pub(super) fn end(self) -> Result<Spilled> {
+        Ok(Spilled { file: self.writer.finish()?, from: self.from, rows: self.rows })
     }
 }
 

@@ -3,7 +3,7 @@
 //! Counts, sums and extremes of whole numbers take no memory of their own, those of exact numbers one piece for each group; none of
 //! them takes memory for a row.
 
-use crate::codec::row::Field;
+use crate::codec::row::{Field, as_text};
 use crate::types::numeric::{NumericSum, variance};
 use crate::types::{Array, Numeric, Type, Value};
 use crate::{Error, Result, SqlState};
@@ -198,8 +198,8 @@ impl Accumulator {
                 }
             }
             (State::Extreme { value: best, wanted }, Field::Text(text)) => {
-                if best.as_str().is_none_or(|best| text.as_bytes().cmp(best.as_bytes()) == *wanted) {
-                    best.become_text(text);
+                if best.as_str().is_none_or(|best| text.cmp(best.as_bytes()) == *wanted) {
+                    best.become_text(as_text(text)?);
                 }
             }
             (_, field) => return Ok(Some(field)),

@@ -13,8 +13,7 @@ mod parallel;
 
 use super::expr::eval_into;
 use super::memory::Memory;
-use super::sort::Sort;
-use super::sorter::{SortOrder, Sorter};
+use super::sort::{Sort, SortOrder, Sorter};
 use super::{Context, Operator};
 use crate::Result;
 use crate::codec::row::StoredRow;

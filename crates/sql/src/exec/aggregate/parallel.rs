@@ -168,7 +168,9 @@ impl Work<'_> {
             folds.iter_mut().for_each(|(_, state)| state.add_rows(rows));
             (rows, reached)
         } else {
-            without_long_values(|| reader.show(number, &goes_on, &mut |row| add_row(&mut folds, row)))?
+            without_long_values(|| {
+                reader.show(number, &goes_on, &mut |row| add_row(&mut folds, row).map(|()| true))
+            })?
         };
         let rest = match reached {
             Reached::End => None,

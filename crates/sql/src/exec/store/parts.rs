@@ -29,7 +29,7 @@ pub struct Parts {
 pub(in crate::exec) enum Reached {
     /// All of its rows were seen.
     End,
-    /// Those before this key were: from there on a row is a long one, which is not for a thread that holds no memory of its own.
+    /// Those before this key were: from there on a row is a long one, which is not for a thread that holds no memory of its own, or was not taken.
     LongRow(Vec<u8>),
     /// Some: nothing more was wanted.
     Nowhere,
@@ -108,12 +108,13 @@ impl PartReader<'_> {
         Ok((rows, Reached::Nowhere))
     }
 
-    /// Shows the short rows of a part as they are stored, up to the first long one, as long as `goes_on` says so, which is asked now and then.
+    /// Shows the short rows of a part as they are stored, up to the first long one or to one that `each` does not take, as long as `goes_on`
+    /// says so, which is asked now and then. Gives the number of those that were taken.
     pub(in crate::exec) fn show(
         &mut self,
         part: usize,
         goes_on: &dyn Fn() -> bool,
-        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+        each: &mut dyn FnMut(&StoredRow<'_>) -> Result<bool>,
     ) -> Result<(u64, Reached)> {
         self.scan.go_through(self.parts.range(part, &[]));
         let parts = self.parts;
@@ -150,9 +151,9 @@ struct Look<'l> {
     table: &'l Arc<Table>,
     columns: &'l [usize],
     goes_on: &'l dyn Fn() -> bool,
-    each: &'l mut dyn FnMut(&StoredRow<'_>) -> Result<()>,
+    each: &'l mut dyn FnMut(&StoredRow<'_>) -> Result<bool>,
     rows: u64,
-    /// Where the first long one is.
+    /// Where the first long one is, or the one that was not taken.
     long: Option<Vec<u8>>,
     ended: bool,
     /// A row was not taken.
@@ -170,10 +171,14 @@ impl Visitor for Look<'_> {
             return Ok(());
         }
         self.since.add(row.len());
-        self.rows += 1;
         let taken = self.table.codec().look(key, row, self.columns).and_then(|row| (self.each)(&row));
         self.has_failed = taken.is_err();
-        taken
+        if taken? {
+            self.rows += 1;
+        } else {
+            self.long = Some(key.to_vec());
+        }
+        Ok(())
     }
 
     #[inline]

@@ -5,10 +5,10 @@
 //! nobody goes on without it having ended. There are no more of them than there are processors, whoever has not come to its end counted: a sort
 //! beyond that merges its runs itself.
 
-use super::helpers;
+use super::order::SortOrder;
 use super::runs::Merge;
-use super::sorter::SortOrder;
-use super::spill::{damaged, row_len};
+use crate::exec::helpers;
+use crate::exec::spill::{damaged, row_len};
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle};

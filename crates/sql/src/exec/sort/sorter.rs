@@ -14,16 +14,18 @@
 //! When only the first rows are wanted, the others are thrown away from time to time, and rows behind what is kept are not
 //! even taken.
 
-use super::arena::{Arena, CHUNK_MOST};
-use super::behind::{Behind, Entry, Made, Work, sorted};
-use super::helpers;
-use super::keys::Shapes;
-use super::memory::Memory;
+use super::behind::{Behind, Made, Work};
+use super::entries::{Entry, sorted};
 use super::merged::{self, Merged};
-use super::runs::{InMemory, Merge, Runs, fan_in, fits_beside};
-use super::spill::{Fields, ROW_HEADER, Raw, RowBytes, encode, row_room, unpadded};
-use super::{Context, LARGE_BYTES};
-use crate::physical::{Expr, OrderBy};
+use super::order::SortOrder;
+use super::parts;
+use super::runs::{InMemory, Merge, Rank, Runs, fan_in, fits_beside};
+use crate::exec::arena::{Arena, CHUNK_MOST};
+use crate::exec::keys::Shapes;
+use crate::exec::memory::{Memory, await_room};
+use crate::exec::spill::{RowBytes, row_room};
+use crate::exec::store::Parts;
+use crate::exec::{Context, Helpers, LARGE_BYTES, ShownRow, helpers};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_base::memory::Purpose;
@@ -41,158 +43,14 @@ const HALVED_LEAST: usize = if cfg!(test) { 8 << 10 } else { 16 << 20 };
 const HALF_LEAVES: usize = if cfg!(test) { 1 << 10 } else { 2 * CHUNK_MOST };
 /// Bytes of rows whose last merge is worth a thread.
 const MERGED_LEAST: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+/// Ranks of a sorter's own runs, behind those of pieces.
+const OWN_RANKS: Rank = 1 << 63;
 /// Rows kept before the first look for those that are not among the first.
 const PRUNE_LEAST: usize = 1024;
 
-/// What is sorted by, and how rows are laid out for it.
-#[derive(Debug)]
-pub(super) struct SortOrder {
-    keys: Vec<Key>,
-    /// The columns stored behind the keys.
-    rest: Vec<usize>,
-    /// Of each stored value the column of the row that it is, if any.
-    columns: Vec<Option<usize>>,
-}
-
-#[derive(Debug)]
-struct Key {
-    expr: Expr,
-    descending: bool,
-    nulls_first: bool,
-}
-
-impl SortOrder {
-    /// For rows of `width` values.
-    pub(super) fn new(order: &[OrderBy], width: usize) -> Self {
-        let mut keys: Vec<Key> = Vec::new();
-        let mut columns: Vec<Option<usize>> = Vec::new();
-        for by in order {
-            let column = match &by.expr {
-                // What stands there already, or is the same for all rows, decides nothing.
-                Expr::Column(column) if columns.contains(&Some(*column)) => continue,
-                Expr::Literal(_) | Expr::Parameter(_) => continue,
-                Expr::Column(column) => Some(*column),
-                _ => None,
-            };
-            let &OrderBy { descending, nulls_first, .. } = by;
-            keys.push(Key { expr: by.expr.clone(), descending, nulls_first });
-            columns.push(column);
-        }
-        let rest: Vec<usize> = (0..width).filter(|&column| !columns.contains(&Some(column))).collect();
-        columns.extend(rest.iter().copied().map(Some));
-        SortOrder { keys, rest, columns }
-    }
-
-    fn encode(
-        &self,
-        row: &[Value],
-        context: &Context<'_>,
-        shapes: &mut Shapes,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        out.clear();
-        out.extend_from_slice(&[0; ROW_HEADER]);
-        for (index, key) in self.keys.iter().enumerate() {
-            let value = key.expr.eval(row, context)?;
-            shapes.admit(index, &value)?;
-            encode(&value, out);
-        }
-        for &column in &self.rest {
-            encode(&row[column], out);
-        }
-        let Ok(len) = u32::try_from(out.len() - ROW_HEADER) else {
-            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is larger than 4 GiB"));
-        };
-        out[..ROW_HEADER].copy_from_slice(&len.to_le_bytes());
-        Ok(())
-    }
-
-    /// Puts the columns of an encoded row into their places.
-    #[inline]
-    fn decode(&self, row: &[u8], out: &mut [Value]) -> Result<()> {
-        Fields(&row[ROW_HEADER..]).put(self.columns.iter().copied(), out)
-    }
-
-    /// The order of two encoded rows.
-    pub(super) fn compare(&self, left: &[u8], right: &[u8]) -> Ordering {
-        self.compare_fields(left, right).unwrap_or(Ordering::Equal)
-    }
-
-    fn compare_fields(&self, left: &[u8], right: &[u8]) -> Result<Ordering> {
-        let (mut left, mut right) = (Fields(&left[ROW_HEADER..]), Fields(&right[ROW_HEADER..]));
-        for key in &self.keys {
-            let order = key.compare(&left.raw()?, &right.raw()?);
-            if order != Ordering::Equal {
-                return Ok(order);
-            }
-        }
-        Ok(Ordering::Equal)
-    }
-
-    /// A number that is less only where the row is less, and whether it alone tells rows apart.
-    pub(super) fn prefix(&self, row: &[u8]) -> (u64, bool) {
-        let Some(key) = self.keys.first() else { return (0, true) };
-        match Fields(&row[ROW_HEADER..]).raw() {
-            Ok(raw) => {
-                let (prefix, exact) = key.prefix(&raw);
-                (prefix, exact && self.keys.len() == 1)
-            }
-            Err(_) => (0, false),
-        }
-    }
-}
-
-impl Key {
-    fn compare(&self, left: &Raw<'_>, right: &Raw<'_>) -> Ordering {
-        match (left.is_null(), right.is_null()) {
-            (false, false) if self.descending => right.total_cmp(left),
-            (false, false) => left.total_cmp(right),
-            (true, true) => Ordering::Equal,
-            (true, false) if self.nulls_first => Ordering::Less,
-            (true, false) => Ordering::Greater,
-            (false, true) if self.nulls_first => Ordering::Greater,
-            (false, true) => Ordering::Less,
-        }
-    }
-
-    fn prefix(&self, raw: &Raw<'_>) -> (u64, bool) {
-        let (ascending, exact) = match raw {
-            Raw::Other(Value::Null) => return (if self.nulls_first { 0 } else { u64::MAX }, true),
-            Raw::Int(value) => (*value as u64 ^ 1 << 63, true),
-            Raw::Text(bytes) | Raw::Bytes(bytes) => (leading(bytes), false),
-            Raw::Padded(bytes) => (leading(unpadded(bytes)), false),
-            Raw::Other(Value::Bool(value)) => (1 + u64::from(*value), true),
-            Raw::Other(Value::Float(value)) => (float_order(*value), false),
-            Raw::Other(Value::Numeric(value)) => (float_order(value.to_f64_lossy()), false),
-            Raw::Other(_) => (1 << 63, false),
-        };
-        let directed = if self.descending { !ascending } else { ascending };
-        // The ends are for NULLs.
-        let inner = directed.clamp(1, u64::MAX - 1);
-        (inner, exact && inner == directed)
-    }
-}
-
-/// The first bytes, as a number that orders like them.
-fn leading(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    let len = bytes.len().min(8);
-    word[..len].copy_from_slice(&bytes[..len]);
-    u64::from_be_bytes(word)
-}
-
-/// A number that orders like the float, all NaN behind everything.
-fn float_order(value: f64) -> u64 {
-    if value.is_nan() {
-        return u64::MAX;
-    }
-    let bits = (value + 0.0).to_bits();
-    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
-}
-
 /// Takes rows in any order and gives them back sorted.
 #[derive(Debug)]
-pub(super) struct Sorter {
+pub(in crate::exec) struct Sorter {
     /// The last run, while a thread makes it. It goes first: what it has is charged to `memory`, which goes last.
     behind: Option<Behind>,
     order: Arc<SortOrder>,
@@ -203,6 +61,8 @@ pub(super) struct Sorter {
     /// Rows that were given.
     given: usize,
     arena: Arena,
+    /// Sorted rows that threads have left in memory, see [`parts`]. None while rows are taken.
+    pieces: Vec<(Rank, InMemory)>,
     runs: Runs,
     /// Bytes of the longest run's rows that all of the memory had; 0: there is none yet.
     run_bytes: usize,
@@ -235,7 +95,7 @@ enum Output {
 
 impl Sorter {
     /// For `node`; `top`: only so many rows are wanted.
-    pub(super) fn new(order: SortOrder, node: usize, top: Option<usize>) -> Self {
+    pub(in crate::exec) fn new(order: SortOrder, node: usize, top: Option<usize>) -> Self {
         Sorter {
             order: Arc::new(order),
             shapes: Shapes::default(),
@@ -243,6 +103,7 @@ impl Sorter {
             top: top.unwrap_or(usize::MAX),
             given: 0,
             arena: Arena::new(0),
+            pieces: Vec::new(),
             memory: Memory::default(),
             runs: Runs::default(),
             run_bytes: 0,
@@ -256,7 +117,7 @@ impl Sorter {
     }
 
     /// Becomes empty, for the next rows.
-    pub(super) fn reset(&mut self, top: Option<usize>) {
+    pub(in crate::exec) fn reset(&mut self, top: Option<usize>) {
         if let Output::Memory(rows) = std::mem::replace(&mut self.output, Output::Taking) {
             self.arena = rows.into_arena();
         }
@@ -265,6 +126,7 @@ impl Sorter {
         self.shapes = Shapes::default();
         (self.behind, self.spare, self.run_bytes) = (None, None, 0);
         self.arena.clear();
+        self.pieces.clear();
         self.memory.shrink(self.arena.bytes());
         self.runs = Runs::default();
         self.cutoff = None;
@@ -272,14 +134,14 @@ impl Sorter {
     }
 
     /// Gives everything back.
-    pub(super) fn close(&mut self) {
+    pub(in crate::exec) fn close(&mut self) {
         self.reset(None);
         self.arena = Arena::new(0);
         self.memory.release();
     }
 
     /// Takes a row.
-    pub(super) fn add(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
+    pub(in crate::exec) fn add(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
         if self.top == 0 {
             return Ok(());
         }
@@ -287,6 +149,32 @@ impl Sorter {
         let encoded = self.encoded.begin(row_room(row), charge)?;
         self.order.encode(row, context, &mut self.shapes, encoded)?;
         self.encoded.settle(charge)?;
+        self.push(context)
+    }
+
+    /// Takes a row that is shown; only such orders that [take stored rows](SortOrder::takes_stored).
+    pub(super) fn add_shown(&mut self, row: ShownRow<'_>, context: &Context<'_>) -> Result<()> {
+        let row = match row {
+            ShownRow::Stored(row) => row,
+            ShownRow::Values(row) => return self.add(row, context),
+        };
+        if self.top == 0 {
+            return Ok(());
+        }
+        let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+        let encoded = self.encoded.begin(0, charge)?;
+        if !self.order.encode_stored(row, &mut self.shapes, LARGE_BYTES, encoded)? {
+            let room = self.order.stored_room(row)?;
+            await_room(context, room)?;
+            let encoded = self.encoded.begin(room, charge)?;
+            self.order.encode_stored(row, &mut self.shapes, usize::MAX, encoded)?;
+        }
+        self.encoded.settle(charge)?;
+        self.push(context)
+    }
+
+    /// Takes the row that is encoded.
+    fn push(&mut self, context: &Context<'_>) -> Result<()> {
         self.longest = self.longest.max(self.encoded.len());
         let behind = |cutoff: &Vec<u8>| self.order.compare(&self.encoded, cutoff) != Ordering::Less;
         if self.cutoff.as_ref().is_some_and(behind) {
@@ -350,7 +238,7 @@ impl Sorter {
     fn spill(&mut self, context: &Context<'_>, way: Way) -> Result<()> {
         context.check()?;
         self.settle(context)?;
-        let writer = self.runs.writer(context)?;
+        let writer = self.runs.writer(&context.session.engine)?;
         if way == Way::Here {
             self.run_bytes = self.run_bytes.max(self.own_bytes());
         }
@@ -391,18 +279,72 @@ impl Sorter {
 
     fn take(&mut self, made: Made, context: &Context<'_>) -> Result<()> {
         self.cut_off_at(made.cutoff);
-        self.runs.push(made.writer.finish(context, self.node)?);
+        let rank = self.next_rank();
+        self.runs.push(made.writer.finish(context, self.node)?, rank);
         self.spare = Some(made.arena);
         Ok(())
     }
 
+    /// Of the run that is made next, or the rows that are kept: behind all others.
+    fn next_rank(&self) -> Rank {
+        OWN_RANKS + self.runs.len() as Rank
+    }
+
+    /// Has several threads take all rows of a table, those that are for one thread alone included. Before any row was taken. Gives the number
+    /// of rows, and of threads beside this one.
+    pub(super) fn take_parts(
+        &mut self,
+        context: &Context<'_>,
+        parts: &Parts,
+        helpers: &Helpers,
+    ) -> Result<(u64, u64)> {
+        self.arena = Arena::new(0);
+        self.memory.release();
+        let sorted = parts::run(context, parts, &self.order, &mut self.memory, helpers)?;
+        (self.pieces, self.runs, self.longest) = (sorted.pieces, sorted.runs, sorted.longest);
+        let spilled = self.runs.bytes();
+        context.note(self.node, |profile| profile.spilled_bytes += spilled);
+        let mut rows = sorted.rows;
+        if !sorted.rests.is_empty() {
+            self.write_pieces(context, |_| true)?;
+        }
+        for (part, from) in sorted.rests {
+            parts.show_rest(context, (part, &from), &mut |row| {
+                rows += 1;
+                self.add_shown(row, context)
+            })?;
+        }
+        Ok((rows, sorted.helpers))
+    }
+
+    /// Bytes of the pieces in memory.
+    fn pieces_bytes(&self) -> usize {
+        self.pieces.iter().map(|(_, piece)| piece.bytes()).sum()
+    }
+
+    /// Pieces in memory become runs, as long as there are any and `goes_on`, which is told of those there are, says so: the largest first.
+    fn write_pieces(&mut self, context: &Context<'_>, mut goes_on: impl FnMut(&Self) -> bool) -> Result<()> {
+        self.pieces.sort_by_key(|(_, piece)| piece.bytes());
+        while !self.pieces.is_empty() && goes_on(self) {
+            let Some((rank, piece)) = self.pieces.pop() else { break };
+            let mut writer = self.runs.writer(&context.session.engine)?;
+            piece.write(&mut writer, &|| context.check())?;
+            self.runs.push(writer.finish(context, self.node)?, rank);
+            self.memory.shrink(self.pieces_bytes() + self.arena.bytes());
+        }
+        Ok(())
+    }
+
     /// No more rows come: from now on they are given by [`Sorter::next`].
-    pub(super) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
+    pub(in crate::exec) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
         context.check()?;
         self.encoded.forget_long();
         let peak = self.memory.peak();
         context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
-        if self.runs.places.is_empty() && self.behind.is_none() {
+        if !self.pieces.is_empty() {
+            return self.finish_pieces(context);
+        }
+        if self.runs.is_empty() && self.behind.is_none() {
             let entries = sorted(&self.order, &self.arena, self.top);
             self.output = Output::Memory(self.take_sorted(entries));
             return Ok(());
@@ -411,6 +353,61 @@ impl Sorter {
             Some(merge) => merge,
             None => (self.merge_written(context)?, 0),
         };
+        self.give_merged(context, merge, held)
+    }
+
+    /// The same where threads have taken all rows, and left some in memory.
+    fn finish_pieces(&mut self, context: &Context<'_>) -> Result<()> {
+        if self.runs.is_empty() {
+            return self.finish_in_memory(context);
+        }
+        let fits = |this: &Self| {
+            let held = this.pieces_bytes();
+            held as u64 <= context.work_limit() / 2
+                && fits_beside(context, this.longest, held + merged::BYTES, this.runs.len())
+        };
+        self.write_pieces(context, |this| !fits(this))?;
+        self.runs.order();
+        let merge = match Merge::new(&self.order, &self.runs, 0..self.runs.len()) {
+            Ok(merge) if fits(self) => Some(merge),
+            Err(error) if error.state() != SqlState::OUT_OF_MEMORY => return Err(error),
+            // There are more runs than are merged at a time, or others have what is left of the budget.
+            _ => None,
+        };
+        let Some(mut merge) = merge else {
+            self.write_pieces(context, |_| true)?;
+            let merge = self.merge_written(context)?;
+            return self.give_merged(context, merge, 0);
+        };
+        let held = self.pieces_bytes();
+        self.memory.shrink(held);
+        for (rank, piece) in self.pieces.drain(..) {
+            merge.add(&self.order, rank, piece);
+        }
+        self.give_merged(context, merge, held)
+    }
+
+    /// The same where nothing was written.
+    fn finish_in_memory(&mut self, context: &Context<'_>) -> Result<()> {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.sort_by_key(|(rank, _)| *rank);
+        let held: usize = pieces.iter().map(|(_, piece)| piece.bytes()).sum();
+        let rows = pieces.iter().map(|(_, piece)| piece.len()).sum();
+        if self.memory.reserve(context, held + InMemory::combining_bytes(rows))? {
+            let all = pieces.into_iter().map(|(_, piece)| piece).collect();
+            let combined = InMemory::combined(&self.order, all);
+            self.memory.shrink(combined.bytes());
+            self.output = Output::Memory(combined);
+        } else {
+            let mut merge = Merge::default();
+            pieces.into_iter().for_each(|(rank, piece)| merge.add(&self.order, rank, piece));
+            self.output = Output::Merge(merge);
+        }
+        Ok(())
+    }
+
+    /// Rows are given as they are merged. `held`: bytes of those in memory.
+    fn give_merged(&mut self, context: &Context<'_>, merge: Merge, held: usize) -> Result<()> {
         self.output = if self.merges_ahead(context, held)? {
             Merged::begin(&self.order, merge).map_or_else(|merge| Output::Merge(*merge), Output::Merged)
         } else {
@@ -424,7 +421,7 @@ impl Sorter {
     fn merge_beside_last(&mut self, context: &Context<'_>) -> Result<Option<(Merge, usize)>> {
         self.spare = None;
         self.arena.drop_spare();
-        let runs = self.runs.places.len() + usize::from(self.behind.is_some());
+        let runs = self.runs.len() + usize::from(self.behind.is_some());
         let held = self.arena.bytes() + self.arena.len() * size_of::<Entry>();
         // Long rows are charged one by one as they are read.
         let is_much = held as u64 > context.work_limit() / 2 || self.longest > LARGE_BYTES;
@@ -438,7 +435,7 @@ impl Sorter {
         let last = self.take_sorted(entries);
         match Merge::new(&self.order, &self.runs, 0..runs) {
             Ok(mut merge) => {
-                merge.add(&self.order, last);
+                merge.add(&self.order, self.next_rank(), last);
                 Ok(Some((merge, held)))
             }
             // Others have what is left of the budget.
@@ -458,11 +455,12 @@ impl Sorter {
         }
         (self.arena, self.spare) = (Arena::new(0), None);
         self.memory.release();
+        self.runs.order();
         let fan_in = fan_in(context, self.longest);
-        while self.runs.places.len() > fan_in {
+        while self.runs.len() > fan_in {
             self.runs = self.merge_some(&self.runs, fan_in, context)?;
         }
-        Merge::new(&self.order, &self.runs, 0..self.runs.places.len())
+        Merge::new(&self.order, &self.runs, 0..self.runs.len())
     }
 
     /// The rows in memory, sorted; what they need is still charged, and nothing else.
@@ -482,11 +480,11 @@ impl Sorter {
 
     /// Makes fewer runs of many, in a new file.
     fn merge_some(&self, runs: &Runs, fan_in: usize, context: &Context<'_>) -> Result<Runs> {
-        let count = runs.places.len();
+        let count = runs.len();
         let mut merged = Runs::default();
         for start in (0..count).step_by(fan_in) {
             let mut merge = Merge::new(&self.order, runs, start..count.min(start + fan_in))?;
-            let mut writer = merged.writer(context)?;
+            let mut writer = merged.writer(&context.session.engine)?;
             let mut rows = 0;
             while rows < self.top {
                 let Some(row) = merge.next(&self.order)? else { break };
@@ -496,13 +494,13 @@ impl Sorter {
                     context.check()?;
                 }
             }
-            merged.push(writer.finish(context, self.node)?);
+            merged.push(writer.finish(context, self.node)?, runs.rank(start));
         }
         Ok(merged)
     }
 
     /// Puts the values of the next row into their places, where there may be others of the kind; false behind the last row.
-    pub(super) fn next(&mut self, out: &mut [Value]) -> Result<bool> {
+    pub(in crate::exec) fn next(&mut self, out: &mut [Value]) -> Result<bool> {
         if self.given >= self.top {
             return Ok(false);
         }

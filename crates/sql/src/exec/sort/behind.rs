@@ -4,50 +4,17 @@
 //! memory back. So there is one at most for each sort, its memory is what the sorter has charged, and nothing of it is left behind a statement.
 //! A statement that is to end waits for the sorting of one run at most, which cannot be stopped in the middle.
 
-use super::arena::{Arena, RowRef, TOUCHED, touch};
-use super::sorter::SortOrder;
-use super::spill::SpillWriter;
+use super::entries::{Entry, sorted};
+use super::order::SortOrder;
+use super::runs::InMemory;
+use crate::exec::arena::Arena;
+use crate::exec::spill::SpillWriter;
 use crate::{Error, Result, SqlState};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::{self, JoinHandle};
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
 use std::time::Duration;
-
-/// Rows written between two looks whether anybody wants them still.
-const CHECK_EVERY: usize = 1 << 12;
-
-/// What is moved about when sorting.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    prefix: u64,
-    pub(super) row: RowRef,
-}
-
-/// The rows in order, or the first ones of them.
-pub(super) fn sorted(order: &SortOrder, arena: &Arena, first: usize) -> Vec<Entry> {
-    let mut entries = Vec::with_capacity(arena.len());
-    let mut exact = true;
-    for row in arena.iter() {
-        let (prefix, tells) = order.prefix(arena.row(row));
-        exact &= tells;
-        entries.push(Entry { prefix, row });
-    }
-    let compare = |a: &Entry, b: &Entry| {
-        let mut by = a.prefix.cmp(&b.prefix);
-        if by == Ordering::Equal && !exact {
-            by = order.compare(arena.row(a.row), arena.row(b.row));
-        }
-        by.then(a.row.cmp(&b.row))
-    };
-    if first < entries.len() {
-        entries.select_nth_unstable_by(first, compare);
-        entries.truncate(first);
-    }
-    entries.sort_unstable_by(compare);
-    entries
-}
 
 /// Rows that are to become a run.
 #[derive(Debug)]
@@ -82,22 +49,12 @@ impl Work {
 
     /// Sorts and writes; `look` says now and then whether to go on.
     pub(super) fn make(self, look: &dyn Fn() -> Result<()>) -> Result<Made> {
-        let Work { order, mut arena, mut writer, top } = self;
+        let Work { order, arena, mut writer, top } = self;
         look()?;
         let entries = sorted(&order, &arena, top);
-        for some in entries.chunks(CHECK_EVERY) {
-            look()?;
-            for few in some.chunks(TOUCHED) {
-                touch(few.iter().map(|entry| arena.row(entry.row)));
-                for entry in few {
-                    writer.push_encoded(arena.row(entry.row))?;
-                }
-            }
-        }
         let last = entries.get(top.wrapping_sub(1));
         let cutoff = last.map(|last| arena.row(last.row).to_vec());
-        drop(entries);
-        arena.empty();
+        let arena = InMemory::new(arena, entries).write(&mut writer, look)?;
         Ok(Made { writer, arena, cutoff })
     }
 }
