@@ -151,9 +151,9 @@ mod tests {
         let kinds: [&dyn Fn(u64) -> u64; 6] = [
             &|random| random << 11,
             &|random| random % 3,
-            &|random| if random.is_multiple_of(50) { u64::MAX } else { 1 << 63 | random % 1000 },
+            &|random| if random.is_multiple_of(50) { u64::MAX } else { (1 << 63) | (random % 1000) },
             &|_| 7,
-            &|random| u64::from_be_bytes(*b"row 1000") + (random % 10 << 8),
+            &|random| u64::from_be_bytes(*b"row 1000") + ((random % 10) << 8),
             // One division has nearly all.
             &|random| if random.is_multiple_of(1000) { random << 11 } else { random % 5000 },
         ];
