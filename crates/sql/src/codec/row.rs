@@ -154,7 +154,10 @@ impl<'r> StoredRow<'r> {
     pub fn value_of(&self, place: usize, field: Field<'_>) -> Result<Value> {
         Ok(match field {
             Field::Null => Value::Null,
-            Field::Text(text) => Value::text(as_text(text)?),
+            Field::Text(text) => {
+                let text = std::str::from_utf8(text);
+                Value::text(text.map_err(|_| self.codec.damaged("a string that is no UTF-8"))?)
+            }
             Field::Bytes(bytes) => Value::Bytes(bytes.into()),
             Field::Int(value) => Value::Int(value),
             Field::Numeric(value) => Value::Numeric(value),

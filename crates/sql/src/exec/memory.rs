@@ -118,7 +118,7 @@ pub(super) struct SharedMemory<'m> {
 impl<'m> SharedMemory<'m> {
     /// For so many threads. The statement's turn is awaited, if it has none.
     pub(super) fn new(memory: &'m mut Memory, context: &'m Context<'_>, threads: usize) -> Result<Self> {
-        await_turn(context, context.work_limit())?;
+        await_turn(context, MUCH + 1)?;
         let (engine, work_bytes) = (&context.session.engine, context.work_bytes);
         Ok(SharedMemory { memory: Mutex::new(memory), engine, work_bytes, threads: threads as u64 })
     }

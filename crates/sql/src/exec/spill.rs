@@ -19,7 +19,7 @@
 //! Lengths, counts and type numbers are 4 bytes.
 
 use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES};
-use crate::codec::row::Field;
+use crate::codec::row::{Field, as_text};
 use crate::types::numeric::{MAX_SCALE, Parts};
 use crate::types::{Array, Numeric, Record, Type, Value};
 use crate::{Error, Result, SqlState};
@@ -230,14 +230,14 @@ impl Raw<'_> {
     #[inline]
     fn put(self, place: &mut Value) -> Result<()> {
         match self {
-            Raw::Text(bytes) => place.become_text(std::str::from_utf8(bytes).map_err(|_| damaged())?),
+            Raw::Text(bytes) => place.become_text(as_text(bytes)?),
             other => *place = other.into_value()?,
         }
         Ok(())
     }
 
     fn into_value(self) -> Result<Value> {
-        let text = |bytes| CompactString::from_utf8(bytes).map_err(|_| damaged());
+        let text = |bytes| as_text(bytes).map(CompactString::from);
         Ok(match self {
             Raw::Int(value) => Value::Int(value),
             Raw::Text(bytes) => Value::Text(text(bytes)?),

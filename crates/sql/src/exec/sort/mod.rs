@@ -104,13 +104,13 @@ impl Sort {
     fn take_divided(&mut self, context: &Context<'_>) -> Result<bool> {
         let wanted = context.session.settings().helpers;
         let Some(threads) = helpers::threads(wanted) else { return Ok(false) };
-        let helpers = Helpers::take(wanted);
-        if helpers.is_none() {
+        // Alone a thread does it the other way.
+        if Helpers::take(wanted).is_none() {
             return Ok(false);
         }
         let Some(parts) = self.input.share(context, parts::wanted(threads))? else { return Ok(false) };
         let (begun, reads) = (clock::now(), thread_reads());
-        let (rows, helped) = self.sorter.take_parts(context, &parts, &helpers)?;
+        let (rows, helped) = self.sorter.take_parts(context, &parts, wanted)?;
         let nanos = begun.elapsed().as_nanos() as u64;
         self.input.was_shared(context, &Looked { rows, nanos, reads: thread_reads().since(reads) });
         context.note(self.node, |profile| profile.helpers += helped);

@@ -78,13 +78,15 @@ impl SortOrder {
         out.extend_from_slice(&[0; ROW_HEADER]);
         for (index, place) in self.places.iter().flatten().enumerate() {
             let field = row.field(*place)?;
-            match &field {
-                Field::Value(value) if index < self.keys.len() => shapes.admit(index, value)?,
-                // What is short as it is stored may be long as a value: blanks and zeros are left out.
-                Field::Padded(..) | Field::Numeric(_) if out.len() + field_room(&field) > most => {
-                    return Ok(false);
-                }
-                _ => {}
+            // What is short as it is stored may be long as a value: blanks and zeros are left out, and a column's default does not stand there.
+            let may_be_long = matches!(field, Field::Padded(..) | Field::Numeric(_) | Field::Value(_));
+            if may_be_long && out.len() + field_room(&field) > most {
+                return Ok(false);
+            }
+            if let Field::Value(value) = &field
+                && index < self.keys.len()
+            {
+                shapes.admit(index, value)?;
             }
             encode_field(&field, out);
         }

@@ -5,7 +5,7 @@
 //! the end all pieces are merged; their ranks are those of the rows, so that rows with equal keys stay in their order.
 //!
 //! A thread takes short rows only. What no thread takes, as it is long or there is no memory for it, is left to the statement's own thread, which
-//! may wait for memory and charges long rows before it reads them. Such rows come behind others with equal keys.
+//! may wait for memory and charges long rows before it reads them.
 
 use super::entries::Entries;
 use super::order::SortOrder;
@@ -15,7 +15,7 @@ use crate::exec::arena::Arena;
 use crate::exec::keys::Shapes;
 use crate::exec::memory::{Memory, SharedMemory};
 use crate::exec::store::{PartReader, Parts, Reached};
-use crate::exec::{Context, Helpers, LARGE_BYTES};
+use crate::exec::{Context, Helpers, LARGE_BYTES, helpers};
 use crate::session::without_long_values;
 use crate::{Error, Result, SqlState};
 use gannet_store::Engine;
@@ -27,6 +27,16 @@ const PARTS_EACH: usize = 2;
 /// How many parts so many threads want.
 pub(super) fn wanted(threads: usize) -> usize {
     threads * PARTS_EACH
+}
+
+/// The rank of a part's first piece. There are fewer than 2³¹ of the threads.
+fn first_rank(part: usize) -> Rank {
+    (part as Rank) << 32
+}
+
+/// The rank of a part's first piece behind those of the threads.
+pub(super) fn rest_rank(part: usize) -> Rank {
+    first_rank(part) + (1 << 31)
 }
 
 /// What threads have made of the rows.
@@ -71,19 +81,24 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// Sorts the rows of all parts. `memory`: the operator's, which holds nothing; pieces are charged to it.
+/// Sorts the rows of all parts, with so many threads beside this one as are `wanted`, or fewer. `memory`: the operator's, which holds
+/// nothing; pieces are charged to it.
 pub(super) fn run(
     context: &Context<'_>,
     parts: &Parts,
     order: &SortOrder,
     memory: &mut Memory,
-    helpers: &Helpers,
+    wanted: usize,
 ) -> Result<Sorted> {
+    let Some(threads) = helpers::threads(wanted) else { return Err(Error::internal("nobody may help")) };
+    // The statement's turn first: helpers are not for those who wait.
+    let memory = SharedMemory::new(memory, context, threads)?;
+    let helpers = Helpers::take(wanted);
     let work = Work {
         parts,
         order,
         engine: &context.session.engine,
-        memory: SharedMemory::new(memory, context, helpers.len() + 1)?,
+        memory,
         cancel: context.cancel,
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
@@ -169,12 +184,22 @@ impl<'t, 'w> Taker<'t, 'w> {
         let work = self.work;
         let reader = match reader {
             Some(reader) => reader,
-            None => reader.insert(work.parts.reader()?),
+            None => match work.parts.reader() {
+                Ok(new) => reader.insert(new),
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
+                    self.sorted.rests.push((number, Vec::new()));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            },
         };
-        self.rank = (number as Rank) << 32;
+        self.rank = first_rank(number);
         let show = || reader.show(number, &|| work.goes_on(), &mut |row| self.take(row));
         let (rows, reached) = without_long_values(show)?;
         self.sorted.rows += rows;
+        if reached == Reached::Nowhere {
+            return Ok(());
+        }
         self.end_piece();
         if let Reached::LongRow(key) = reached {
             self.sorted.rests.push((number, key));

@@ -25,7 +25,7 @@ use crate::exec::keys::Shapes;
 use crate::exec::memory::{Memory, await_room};
 use crate::exec::spill::{RowBytes, row_room};
 use crate::exec::store::Parts;
-use crate::exec::{Context, Helpers, LARGE_BYTES, ShownRow, helpers};
+use crate::exec::{Context, LARGE_BYTES, ShownRow, helpers};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_base::memory::Purpose;
@@ -43,8 +43,6 @@ const HALVED_LEAST: usize = if cfg!(test) { 8 << 10 } else { 16 << 20 };
 const HALF_LEAVES: usize = if cfg!(test) { 1 << 10 } else { 2 * CHUNK_MOST };
 /// Bytes of rows whose last merge is worth a thread.
 const MERGED_LEAST: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
-/// Ranks of a sorter's own runs, behind those of pieces.
-const OWN_RANKS: Rank = 1 << 63;
 /// Rows kept before the first look for those that are not among the first.
 const PRUNE_LEAST: usize = 1024;
 
@@ -61,8 +59,11 @@ pub(in crate::exec) struct Sorter {
     /// Rows that were given.
     given: usize,
     arena: Arena,
-    /// Sorted rows that threads have left in memory, see [`parts`]. None while rows are taken.
+    /// Sorted rows in memory, besides: those that threads have left there, see [`parts`].
     pieces: Vec<(Rank, InMemory)>,
+    pieces_bytes: usize,
+    /// The rank of the first of the sorter's own runs.
+    first_rank: Rank,
     runs: Runs,
     /// Bytes of the longest run's rows that all of the memory had; 0: there is none yet.
     run_bytes: usize,
@@ -104,6 +105,8 @@ impl Sorter {
             given: 0,
             arena: Arena::new(0),
             pieces: Vec::new(),
+            pieces_bytes: 0,
+            first_rank: 0,
             memory: Memory::default(),
             runs: Runs::default(),
             run_bytes: 0,
@@ -127,6 +130,7 @@ impl Sorter {
         (self.behind, self.spare, self.run_bytes) = (None, None, 0);
         self.arena.clear();
         self.pieces.clear();
+        (self.pieces_bytes, self.first_rank) = (0, 0);
         self.memory.shrink(self.arena.bytes());
         self.runs = Runs::default();
         self.cutoff = None;
@@ -204,6 +208,7 @@ impl Sorter {
         }
         self.settle(context)?;
         self.spare = None;
+        self.write_pieces(context, |_| true)?;
         if self.arena.len() > self.top {
             self.prune();
         }
@@ -218,11 +223,12 @@ impl Sorter {
         self.arena.used() + self.arena.len() * size_of::<Entry>()
     }
 
-    /// Bytes needed with one more row, and for the run that is made behind.
+    /// Bytes needed with one more row, for the run that is made behind, and for pieces.
     fn needed(&self) -> usize {
         let others =
             self.behind.as_ref().map_or(0, Behind::bytes) + self.spare.as_ref().map_or(0, Arena::bytes);
-        self.arena.bytes_with(self.encoded.len()) + (self.arena.len() + 1) * size_of::<Entry>() + others
+        let own = self.arena.bytes_with(self.encoded.len()) + (self.arena.len() + 1) * size_of::<Entry>();
+        own + others + self.pieces_bytes
     }
 
     /// Throws away what is not among the first rows.
@@ -285,9 +291,9 @@ impl Sorter {
         Ok(())
     }
 
-    /// Of the run that is made next, or the rows that are kept: behind all others.
+    /// Of the run that is made next, or the rows that are kept: behind all those of this sorter's own before.
     fn next_rank(&self) -> Rank {
-        OWN_RANKS + self.runs.len() as Rank
+        self.first_rank + (self.runs.len() + self.pieces.len()) as Rank
     }
 
     /// Has several threads take all rows of a table, those that are for one thread alone included. Before any row was taken. Gives the number
@@ -296,41 +302,61 @@ impl Sorter {
         &mut self,
         context: &Context<'_>,
         parts: &Parts,
-        helpers: &Helpers,
+        wanted: usize,
     ) -> Result<(u64, u64)> {
         self.arena = Arena::new(0);
         self.memory.release();
-        let sorted = parts::run(context, parts, &self.order, &mut self.memory, helpers)?;
+        let sorted = parts::run(context, parts, &self.order, &mut self.memory, wanted)?;
         (self.pieces, self.runs, self.longest) = (sorted.pieces, sorted.runs, sorted.longest);
+        self.count_pieces();
         let spilled = self.runs.bytes();
         context.note(self.node, |profile| profile.spilled_bytes += spilled);
         let mut rows = sorted.rows;
-        if !sorted.rests.is_empty() {
-            self.write_pieces(context, |_| true)?;
-        }
         for (part, from) in sorted.rests {
+            self.first_rank = parts::rest_rank(part);
             parts.show_rest(context, (part, &from), &mut |row| {
                 rows += 1;
                 self.add_shown(row, context)
             })?;
+            // The next ones have other ranks.
+            self.settle(context)?;
+            self.end_piece();
         }
         Ok((rows, sorted.helpers))
     }
 
-    /// Bytes of the pieces in memory.
-    fn pieces_bytes(&self) -> usize {
-        self.pieces.iter().map(|(_, piece)| piece.bytes()).sum()
+    /// The rows that were taken become a piece.
+    fn end_piece(&mut self) {
+        if self.arena.is_empty() {
+            return;
+        }
+        let rank = self.next_rank();
+        self.arena.drop_spare();
+        let entries = sorted(&self.order, &self.arena, self.top);
+        let arena = std::mem::replace(&mut self.arena, Arena::new(0));
+        self.pieces.push((rank, InMemory::new(arena, entries)));
+        self.count_pieces();
+    }
+
+    fn count_pieces(&mut self) {
+        self.pieces_bytes = self.pieces.iter().map(|(_, piece)| piece.bytes()).sum();
     }
 
     /// Pieces in memory become runs, as long as there are any and `goes_on`, which is told of those there are, says so: the largest first.
     fn write_pieces(&mut self, context: &Context<'_>, mut goes_on: impl FnMut(&Self) -> bool) -> Result<()> {
+        if self.pieces.is_empty() {
+            return Ok(());
+        }
+        self.settle(context)?;
+        self.spare = None;
         self.pieces.sort_by_key(|(_, piece)| piece.bytes());
         while !self.pieces.is_empty() && goes_on(self) {
             let Some((rank, piece)) = self.pieces.pop() else { break };
             let mut writer = self.runs.writer(&context.session.engine)?;
             piece.write(&mut writer, &|| context.check())?;
             self.runs.push(writer.finish(context, self.node)?, rank);
-            self.memory.shrink(self.pieces_bytes() + self.arena.bytes());
+            self.count_pieces();
+            self.memory.shrink(self.pieces_bytes + self.own_bytes());
         }
         Ok(())
     }
@@ -339,11 +365,14 @@ impl Sorter {
     pub(in crate::exec) fn finish(&mut self, context: &Context<'_>) -> Result<()> {
         context.check()?;
         self.encoded.forget_long();
+        let finished =
+            if self.pieces.is_empty() { self.finish_own(context) } else { self.finish_pieces(context) };
         let peak = self.memory.peak();
         context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
-        if !self.pieces.is_empty() {
-            return self.finish_pieces(context);
-        }
+        finished
+    }
+
+    fn finish_own(&mut self, context: &Context<'_>) -> Result<()> {
         if self.runs.is_empty() && self.behind.is_none() {
             let entries = sorted(&self.order, &self.arena, self.top);
             self.output = Output::Memory(self.take_sorted(entries));
@@ -356,42 +385,42 @@ impl Sorter {
         self.give_merged(context, merge, held)
     }
 
-    /// The same where threads have taken all rows, and left some in memory.
+    /// The same where threads have left rows in memory. All there is are pieces and runs.
     fn finish_pieces(&mut self, context: &Context<'_>) -> Result<()> {
         if self.runs.is_empty() {
             return self.finish_in_memory(context);
         }
         let fits = |this: &Self| {
-            let held = this.pieces_bytes();
+            let held = this.pieces_bytes;
             held as u64 <= context.work_limit() / 2
                 && fits_beside(context, this.longest, held + merged::BYTES, this.runs.len())
         };
         self.write_pieces(context, |this| !fits(this))?;
-        self.runs.order();
-        let merge = match Merge::new(&self.order, &self.runs, 0..self.runs.len()) {
-            Ok(merge) if fits(self) => Some(merge),
-            Err(error) if error.state() != SqlState::OUT_OF_MEMORY => return Err(error),
-            // There are more runs than are merged at a time, or others have what is left of the budget.
-            _ => None,
-        };
-        let Some(mut merge) = merge else {
-            self.write_pieces(context, |_| true)?;
-            let merge = self.merge_written(context)?;
-            return self.give_merged(context, merge, 0);
-        };
-        let held = self.pieces_bytes();
-        self.memory.shrink(held);
-        for (rank, piece) in self.pieces.drain(..) {
-            merge.add(&self.order, rank, piece);
+        self.memory.shrink(self.pieces_bytes);
+        // There may be more runs than are merged at a time.
+        if fits(self) {
+            match Merge::new(&self.order, &self.runs, 0..self.runs.len()) {
+                Ok(mut merge) => {
+                    for (rank, piece) in self.pieces.drain(..) {
+                        merge.add(&self.order, rank, piece);
+                    }
+                    return self.give_merged(context, merge, self.pieces_bytes);
+                }
+                // Others have what is left of the budget.
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.give_merged(context, merge, held)
+        self.write_pieces(context, |_| true)?;
+        let merge = self.merge_written(context)?;
+        self.give_merged(context, merge, 0)
     }
 
     /// The same where nothing was written.
     fn finish_in_memory(&mut self, context: &Context<'_>) -> Result<()> {
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.sort_by_key(|(rank, _)| *rank);
-        let held: usize = pieces.iter().map(|(_, piece)| piece.bytes()).sum();
+        let held = self.pieces_bytes;
         let rows = pieces.iter().map(|(_, piece)| piece.len()).sum();
         if self.memory.reserve(context, held + InMemory::combining_bytes(rows))? {
             let all = pieces.into_iter().map(|(_, piece)| piece).collect();
@@ -399,6 +428,7 @@ impl Sorter {
             self.memory.shrink(combined.bytes());
             self.output = Output::Memory(combined);
         } else {
+            self.memory.shrink(held);
             let mut merge = Merge::default();
             pieces.into_iter().for_each(|(rank, piece)| merge.add(&self.order, rank, piece));
             self.output = Output::Merge(merge);
