@@ -1,28 +1,16 @@
 //! Aggregates by several threads: they come to what one thread comes to.
 
-use gannet_io::sim::SimDisk;
+mod common;
+
+use common::{are_done_by_several, is_done_by_several, new_database, rows};
 use gannet_sql::session::Rows;
-use gannet_sql::{Database, Session, Value};
-use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
-use std::path::Path;
-use std::sync::Arc;
+use gannet_sql::{Session, Value};
 
 const ROWS: i64 = 13_000;
 
-fn rows(session: &mut Session, sql: &str) -> Vec<Vec<Value>> {
-    let mut rows = Rows::default();
-    session.run(sql, &mut rows).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    rows.rows
-}
-
 /// A table of some MiB; `long`: what is added to some rows.
 fn filled(long: &str) -> Session {
-    let options = EngineOptions { memory: 64 << 20, ..EngineOptions::default() };
-    let engine = Engine::with_disk(Arc::new(SimDisk::new(3)), &options).unwrap();
-    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
-    let open = OpenOptions::default();
-    let database = Database::create(&engine, Path::new("/many.gnt"), &create, &open, "me").unwrap();
-    let mut session = database.session("me").unwrap();
+    let mut session = new_database();
     rows(
         &mut session,
         &format!(
@@ -68,11 +56,6 @@ const ALONE: &[&str] = &[
     "select s % 7, count(*) from t group by 1 order by 1",
 ];
 
-fn is_done_by_several(session: &mut Session, query: &str) -> bool {
-    let plan = rows(session, &format!("explain (analyze, timing off, buffers) {query}"));
-    format!("{plan:?}").contains("Workers Launched")
-}
-
 fn agree(session: &mut Session) {
     agree_on(session, &[QUERIES, ALONE].concat());
 }
@@ -87,16 +70,6 @@ fn agree_on(session: &mut Session, queries: &[&str]) {
         for _ in 0..2 {
             assert_eq!(rows(session, query), alone, "{query}");
         }
-    }
-}
-
-/// Looks again and again, as other tests may have the helpers there are.
-fn are_done_by_several(session: &mut Session, queries: &[&str]) {
-    if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) == 1 {
-        return;
-    }
-    for query in queries {
-        assert!((0..2000).any(|_| is_done_by_several(session, query)), "{query}");
     }
 }
 
