@@ -21,8 +21,8 @@ use crate::{Error, Result, SqlState};
 use gannet_store::Engine;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Parts for each thread: who is slower takes fewer.
-const PARTS_EACH: usize = 2;
+/// Parts for each thread: who is slower takes fewer, and nobody much more than the others.
+const PARTS_EACH: usize = 4;
 
 /// How many parts so many threads want.
 pub(super) fn wanted(threads: usize) -> usize {
