@@ -52,6 +52,11 @@ impl Helpers {
         self.0 == 0
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0
+    }
+
     /// Runs `work` in each of them and in the calling thread, and gives what they came to, this thread's first: `None` of one that has ended by a
     /// panic. Where the system has no thread to give there are fewer. Pages that helpers have asked for count as the calling thread's.
     pub(super) fn run<T: Send>(&self, work: &(dyn Fn() -> T + Sync)) -> Vec<Option<T>> {

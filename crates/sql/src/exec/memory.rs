@@ -116,11 +116,16 @@ pub(super) struct SharedMemory<'m> {
 }
 
 impl<'m> SharedMemory<'m> {
-    /// For so many threads. The statement's turn is awaited, if it has none.
-    pub(super) fn new(memory: &'m mut Memory, context: &'m Context<'_>, threads: usize) -> Result<Self> {
+    /// Before it is known for how [many threads](SharedMemory::among). The statement's turn is awaited, if it has none.
+    pub(super) fn new(memory: &'m mut Memory, context: &'m Context<'_>) -> Result<Self> {
         await_turn(context, MUCH + 1)?;
         let (engine, work_bytes) = (&context.session.engine, context.work_bytes);
-        Ok(SharedMemory { memory: Mutex::new(memory), engine, work_bytes, threads: threads as u64 })
+        Ok(SharedMemory { memory: Mutex::new(memory), engine, work_bytes, threads: 1 })
+    }
+
+    /// For so many threads.
+    pub(super) fn among(self, threads: usize) -> Self {
+        SharedMemory { threads: threads as u64, ..self }
     }
 
     /// Has a thread hold `needed` bytes, or some more, where it held fewer, and says how many it holds; `None` where its part, or the budget,

@@ -15,7 +15,7 @@ use crate::exec::arena::Arena;
 use crate::exec::keys::Shapes;
 use crate::exec::memory::{Memory, SharedMemory};
 use crate::exec::store::{PartReader, Parts, Reached};
-use crate::exec::{Context, Helpers, LARGE_BYTES, helpers};
+use crate::exec::{Context, Helpers, LARGE_BYTES};
 use crate::session::without_long_values;
 use crate::{Error, Result, SqlState};
 use gannet_store::Engine;
@@ -90,15 +90,14 @@ pub(super) fn run(
     memory: &mut Memory,
     wanted: usize,
 ) -> Result<Sorted> {
-    let Some(threads) = helpers::threads(wanted) else { return Err(Error::internal("nobody may help")) };
     // The statement's turn first: helpers are not for those who wait.
-    let memory = SharedMemory::new(memory, context, threads)?;
+    let memory = SharedMemory::new(memory, context)?;
     let helpers = Helpers::take(wanted);
     let work = Work {
         parts,
         order,
         engine: &context.session.engine,
-        memory,
+        memory: memory.among(helpers.len() + 1),
         cancel: context.cancel,
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
