@@ -133,12 +133,12 @@ impl<'m> SharedMemory<'m> {
     pub(super) fn grow(&self, held: usize, needed: usize) -> Result<Option<usize>> {
         let limit = self.engine.work_limit().min(self.work_bytes);
         let most = usize::try_from(limit / self.threads).unwrap_or(usize::MAX);
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if needed > most {
+            return Ok(None);
+        }
         let ample = (needed + (needed / 2).clamp(LEAST as usize, AHEAD_MOST as usize)).min(most);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         for wanted in [ample, needed] {
-            if wanted < needed || needed > most {
-                return Ok(None);
-            }
             let bytes = memory.bytes + (wanted - held) as u64;
             if bytes <= limit && memory.try_set(self.engine, bytes)? {
                 return Ok(Some(wanted));

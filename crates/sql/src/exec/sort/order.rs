@@ -94,6 +94,7 @@ impl SortOrder {
         Ok(out.len() <= most)
     }
 
+    /// Encodes a row. Long ones are charged by whoever has it encoded.
     pub(super) fn encode(
         &self,
         row: &[Value],

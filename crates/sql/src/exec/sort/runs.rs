@@ -287,7 +287,7 @@ impl Merge {
         leaves.into_iter().for_each(|leaf| self.replay(order, leaf));
     }
 
-    /// Goes from a leaf, which has another row, to the root: the least of all of them comes there, and those that were less stay below.
+    /// Goes from a leaf, which has another row, to the root: the least of all of them comes there; the greater one of each two that meet stays where they met.
     #[inline]
     fn replay(&mut self, order: &SortOrder, leaf: Leaf) {
         let mut winner = Some(leaf);

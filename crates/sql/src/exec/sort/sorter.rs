@@ -404,7 +404,8 @@ impl Sorter {
                     for (rank, piece) in self.pieces.drain(..) {
                         merge.add(&self.order, rank, piece);
                     }
-                    return self.give_merged(context, merge, self.pieces_bytes);
+                    let held = std::mem::take(&mut self.pieces_bytes);
+                    return self.give_merged(context, merge, held);
                 }
                 // Others have what is left of the budget.
                 Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {}
@@ -420,7 +421,7 @@ impl Sorter {
     fn finish_in_memory(&mut self, context: &Context<'_>) -> Result<()> {
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.sort_by_key(|(rank, _)| *rank);
-        let held = self.pieces_bytes;
+        let held = std::mem::take(&mut self.pieces_bytes);
         let rows = pieces.iter().map(|(_, piece)| piece.len()).sum();
         if self.memory.reserve(context, held + InMemory::combining_bytes(rows))? {
             let all = pieces.into_iter().map(|(_, piece)| piece).collect();
