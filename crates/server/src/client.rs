@@ -1,7 +1,7 @@
 //! Results on their way to the client.
 
 use crate::connection::Connection;
-use crate::message::Output;
+use crate::message::{Codes, Output};
 use gannet_sql::session::CopyFormat;
 use gannet_sql::types::binary;
 use gannet_sql::types::text::{self, TextStyle};
@@ -10,16 +10,42 @@ use gannet_sql::{Client, CommandTag, Error, Notice, OutputColumn, Result, SqlSta
 /// Bytes that are gathered before they are sent.
 const SEND_AT: usize = 64 << 10;
 
-/// Formats of a result's columns, as Bind gives them: none (all text), one for all, or one for each; 1 is binary.
+/// Formats of parameters or of a result's columns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Formats(pub(crate) Vec<i16>);
+pub(crate) enum Formats {
+    #[default]
+    Text,
+    Binary,
+    /// Those that are true are binary.
+    Each(Box<[bool]>),
+}
 
 impl Formats {
-    fn is_binary(&self, column: usize) -> bool {
-        match self.0.as_slice() {
-            [] => false,
-            [all] => *all == 1,
-            each => each.get(column) == Some(&1),
+    /// As Bind gives them: none (all text), one for all, or one for each.
+    ///
+    /// # Errors
+    /// 22023: there are no such formats.
+    pub(crate) fn new(codes: Codes<'_>) -> Result<Self> {
+        if let Some(code) = codes.iter().find(|code| !(0..=1).contains(code)) {
+            return Err(Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unsupported format code: {code}"),
+            ));
+        }
+        Ok(if codes.iter().all(|code| code == 0) {
+            Formats::Text
+        } else if codes.iter().all(|code| code == 1) {
+            Formats::Binary
+        } else {
+            Formats::Each(codes.iter().map(|code| code == 1).collect())
+        })
+    }
+
+    pub(crate) fn is_binary(&self, column: usize) -> bool {
+        match self {
+            Formats::Text => false,
+            Formats::Binary => true,
+            Formats::Each(each) => each.get(column) == Some(&true),
         }
     }
 }
@@ -111,8 +137,7 @@ impl Client for Wire<'_> {
     }
 
     fn complete(&mut self, tag: &CommandTag) -> Result<()> {
-        let tag = tag.to_string();
-        self.out().begin(b'C').str(&tag).end();
+        self.out().begin(b'C').display(tag).end();
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! 4. Where message boundaries may have been lost, the connection ends: nothing is run that was not sent as a statement.
 
 use crate::client::{Formats, Wire};
-use crate::message::{self, Message, Output, Target};
+use crate::message::{self, Codes, Message, Output, Target};
 use crate::server::{Place, Shared};
 use crate::stream::{Socket, Stream};
 use gannet_sql::session::{Interrupt, Session, TransactionStatus};
@@ -26,6 +26,8 @@ use std::time::Duration;
 const MESSAGE_MAX: usize = (1 << 30) - 1;
 /// A message up to this size is read into memory that every connection has anyway.
 const SMALL_MESSAGE: usize = 32 << 10;
+/// Memory of a message up to this size is kept for the next one.
+const SPARE_MAX: usize = 4 << 10;
 /// The first piece of a longer one, in bytes; the next ones double it.
 const FIRST_PIECE: usize = 256 << 10;
 
@@ -68,6 +70,8 @@ pub(crate) struct Connection {
     pub(crate) out: Output,
     /// Set within a COPY: the connection cannot go on.
     pub(crate) over: Option<Over>,
+    /// Memory of a short message that was dealt with, for the next one.
+    pub(crate) spare: Vec<u8>,
 }
 
 /// Why a connection cannot go on, found within a statement.
@@ -144,7 +148,8 @@ impl Connection {
 
     /// Reads so many bytes; `None` when the client went away.
     fn read_body(&mut self, len: usize) -> Step<Option<Result<Body>>> {
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.spare);
+        bytes.clear();
         let mut memory: Option<WorkMemory> = None;
         while bytes.len() < len {
             let have = bytes.len();
@@ -161,13 +166,22 @@ impl Connection {
                     return Ok(Some(Err(error.into())));
                 }
             }
-            bytes.reserve_exact(want - have);
+            if len > SPARE_MAX {
+                bytes.reserve_exact(want - have);
+            }
             bytes.resize(want, 0);
             if !self.stream.read_exact(&mut bytes[have..])? {
                 return Ok(None);
             }
         }
         Ok(Some(Ok(Body { bytes, _memory: memory })))
+    }
+
+    /// A message was dealt with: what is left of it may do for the next one.
+    fn recycle(&mut self, body: Body) {
+        if body.bytes.capacity() <= SPARE_MAX {
+            self.spare = body.bytes;
+        }
     }
 
     fn pass_over(&mut self, mut len: usize) -> Step<()> {
@@ -202,6 +216,7 @@ impl Connection {
             match message::parse(kind, &body.bytes)? {
                 Message::CopyData(bytes) => {
                     data.extend_from_slice(bytes);
+                    self.recycle(body);
                     return Ok(true);
                 }
                 Message::CopyDone => return Ok(false),
@@ -236,15 +251,15 @@ impl Connection {
 pub(crate) struct Connected {
     session: Session,
     interrupt: Interrupt,
-    /// Result formats by portal.
-    formats: HashMap<String, Formats>,
+    /// Result formats of the unnamed portal, and of others.
+    formats: (Formats, HashMap<String, Formats>),
     /// After an error: until Sync.
     skipping: bool,
 }
 
 impl Connected {
     pub(crate) fn new(session: Session) -> Self {
-        Connected { interrupt: session.interrupt(), session, formats: HashMap::new(), skipping: false }
+        Connected { interrupt: session.interrupt(), session, formats: Default::default(), skipping: false }
     }
 
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
@@ -256,19 +271,22 @@ impl Connected {
                 continue;
             }
             let _working = watching.work();
-            self.handle(kind, body, connection)?;
+            self.handle(kind, &body, connection)?;
+            if let Ok(body) = body {
+                connection.recycle(body);
+            }
             if connection.out.bytes().len() > SMALL_MESSAGE {
                 connection.send()?;
             }
         }
     }
 
-    fn handle(&mut self, kind: u8, body: Result<Body>, connection: &mut Connection) -> Step<()> {
+    fn handle(&mut self, kind: u8, body: &Result<Body>, connection: &mut Connection) -> Step<()> {
         // Left over from a COPY that has failed.
         if matches!(kind, b'd' | b'c' | b'f') {
             return Ok(());
         }
-        let result = match &body {
+        let result = match body {
             Err(error) => Err(error.clone()),
             Ok(body) => match message::parse(kind, &body.bytes) {
                 Ok(Message::Terminate) => return Err(End::Client),
@@ -366,7 +384,7 @@ impl Connected {
                 connection.out.plain(b'1');
             }
             Message::Bind { portal, statement, formats, values, results } => {
-                self.bind(portal, statement, &formats, &values, results)?;
+                self.bind(portal, statement, formats, &values, results)?;
                 connection.out.plain(b'2');
             }
             Message::Describe(Target::Statement, name) => {
@@ -379,12 +397,12 @@ impl Connected {
                 Wire::new(connection, Formats::default(), false).describe(prepared.columns());
             }
             Message::Describe(Target::Portal, name) => {
-                let formats = self.formats.get(name).cloned().unwrap_or_default();
+                let formats = self.formats_of(name);
                 let columns = self.session.portal_columns(name)?;
                 Wire::new(connection, formats, false).describe(columns);
             }
             Message::Execute { portal, limit } => {
-                let formats = self.formats.get(portal).cloned().unwrap_or_default();
+                let formats = self.formats_of(portal);
                 let mut wire = Wire::new(connection, formats, false);
                 let limit = u64::try_from(limit).unwrap_or(0);
                 if self.session.execute(portal, limit, &mut wire)? == Execution::Suspended {
@@ -396,7 +414,7 @@ impl Connected {
                     Target::Statement => self.session.close_prepared(name),
                     Target::Portal => {
                         self.session.close_portal(name);
-                        self.formats.remove(name);
+                        self.formats.1.remove(name);
                     }
                 }
                 connection.out.plain(b'3');
@@ -419,9 +437,9 @@ impl Connected {
         &mut self,
         portal: &str,
         statement: &str,
-        formats: &[i16],
+        formats: Codes<'_>,
         values: &[Option<&[u8]>],
-        results: Vec<i16>,
+        results: Codes<'_>,
     ) -> Result<()> {
         let prepared = self.session.prepared(statement)?;
         if formats.len() > 1 && formats.len() != values.len() {
@@ -434,26 +452,14 @@ impl Connected {
                 ),
             ));
         }
-        for format in formats.iter().chain(&results) {
-            if !(0..=1).contains(format) {
-                return Err(Error::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("unsupported format code: {format}"),
-                ));
-            }
-        }
+        let (given, wanted) = (Formats::new(formats)?, Formats::new(results)?);
         let style = self.session.input_style();
         let mut parameters = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             let ty = prepared.parameters().get(index).copied().unwrap_or(Type::Text);
-            let binary = match formats {
-                [] => false,
-                [all] => *all == 1,
-                each => each[index] == 1,
-            };
             let read = match value {
                 None => Ok(Value::Null),
-                Some(bytes) if binary => binary::read(bytes, ty, -1),
+                Some(bytes) if given.is_binary(index) => binary::read(bytes, ty, -1),
                 Some(bytes) => message::utf8(bytes).and_then(|value| text::read(value, ty, -1, style)),
             };
             parameters.push(read.map_err(|error| {
@@ -478,10 +484,19 @@ impl Connected {
         self.session.bind(portal, statement, parameters)?;
         if self.session.portals() == 1 {
             // All others have ended, with their transactions or by errors.
-            self.formats.clear();
+            self.formats.1.clear();
         }
-        self.formats.insert(portal.to_owned(), Formats(results));
+        if portal.is_empty() {
+            self.formats.0 = wanted;
+        } else {
+            self.formats.1.insert(portal.to_owned(), wanted);
+        }
         Ok(())
+    }
+
+    fn formats_of(&self, portal: &str) -> Formats {
+        let found = if portal.is_empty() { Some(&self.formats.0) } else { self.formats.1.get(portal) };
+        found.cloned().unwrap_or_default()
     }
 }
 

@@ -39,7 +39,7 @@ fn write(message: &Message<'_>, out: &mut Output) {
         }
         Message::Bind { portal, statement, formats, values, results } => {
             out.str(portal).str(statement).count(formats.len());
-            formats.iter().fold(&mut *out, |out, format| out.i16(*format)).count(values.len());
+            formats.iter().fold(&mut *out, |out, format| out.i16(format)).count(values.len());
             for value in values {
                 match value {
                     None => out.i32(-1),
@@ -47,7 +47,7 @@ fn write(message: &Message<'_>, out: &mut Output) {
                 };
             }
             out.count(results.len());
-            results.iter().fold(out, |out, format| out.i16(*format))
+            results.iter().fold(out, |out, format| out.i16(format))
         }
         Message::Describe(target, name) | Message::Close(target, name) => {
             out.u8(if *target == Target::Statement { b'S' } else { b'P' }).str(name)
@@ -63,6 +63,7 @@ fn write(message: &Message<'_>, out: &mut Output) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Codes;
     use gannet_base::corpus;
 
     #[test]
@@ -75,9 +76,9 @@ mod tests {
         let bind = Message::Bind {
             portal: "p",
             statement: "s",
-            formats: vec![0, 1],
+            formats: Codes(&[[0, 0], [0, 1]]),
             values: vec![None, Some(b"abc")],
-            results: vec![1],
+            results: Codes(&[[0, 1]]),
         };
         let messages = [
             (b'Q', Message::Query("select 1")),

@@ -8,6 +8,7 @@
 //! Source: "Message Formats" in PostgreSQL's documentation of its protocol.
 
 use gannet_sql::{Error, Result, SqlState};
+use std::io::Write;
 
 /// `SSLRequest`
 const SSL_REQUEST: u32 = 80_877_103;
@@ -59,9 +60,9 @@ pub(crate) enum Message<'m> {
     Bind {
         portal: &'m str,
         statement: &'m str,
-        formats: Vec<i16>,
+        formats: Codes<'m>,
         values: Vec<Option<&'m [u8]>>,
-        results: Vec<i16>,
+        results: Codes<'m>,
     },
     /// `Describe`
     Describe(Target, &'m str),
@@ -83,6 +84,26 @@ pub(crate) enum Message<'m> {
     FunctionCall,
     /// `Terminate`
     Terminate,
+}
+
+/// Format codes as they stand in a message: 0 is text, 1 is binary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Codes<'m>(pub(crate) &'m [[u8; 2]]);
+
+impl<'m> Codes<'m> {
+    fn read(body: &mut Body<'m>) -> Result<Self> {
+        let count = body.count(2)?;
+        let (codes, _) = body.bytes(2 * count)?.as_chunks();
+        Ok(Codes(codes))
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = i16> + 'm {
+        self.0.iter().map(|code| i16::from_be_bytes(*code))
+    }
 }
 
 fn malformed(what: &str) -> Error {
@@ -119,10 +140,6 @@ impl<'m> Body<'m> {
 
     pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
-    }
-
-    fn i16(&mut self) -> Result<i16> {
-        Ok(i16::from_be_bytes(self.array()?))
     }
 
     /// A count of things: as PostgreSQL reads it, without a sign.
@@ -244,8 +261,7 @@ pub(crate) fn parse(kind: u8, body: &[u8]) -> Result<Message<'_>> {
 
 fn parse_bind<'m>(body: &mut Body<'m>) -> Result<Message<'m>> {
     let (portal, statement) = (body.str()?, body.str()?);
-    let count = body.count(2)?;
-    let formats = (0..count).map(|_| body.i16()).collect::<Result<_>>()?;
+    let formats = Codes::read(body)?;
     let count = body.count(4)?;
     let mut values = Vec::with_capacity(count);
     for _ in 0..count {
@@ -255,8 +271,7 @@ fn parse_bind<'m>(body: &mut Body<'m>) -> Result<Message<'m>> {
             _ => Some(body.bytes(usize::try_from(len).map_err(|_| malformed("a length is negative"))?)?),
         });
     }
-    let count = body.count(2)?;
-    let results = (0..count).map(|_| body.i16()).collect::<Result<_>>()?;
+    let results = Codes::read(body)?;
     Ok(Message::Bind { portal, statement, formats, values, results })
 }
 
@@ -332,6 +347,13 @@ impl Output {
         self.u8(0)
     }
 
+    /// The same of what can be written.
+    pub(crate) fn display(&mut self, text: impl std::fmt::Display) -> &mut Self {
+        // Memory can be written to.
+        let _ = write!(self.bytes, "{text}");
+        self.u8(0)
+    }
+
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
@@ -393,9 +415,9 @@ mod tests {
             Message::Bind {
                 portal: "p",
                 statement: "s",
-                formats: vec![1],
+                formats: Codes(&[[0, 1]]),
                 values: vec![None, Some(b"abc")],
-                results: Vec::new()
+                results: Codes(&[])
             }
         );
     }

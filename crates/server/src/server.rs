@@ -500,6 +500,7 @@ fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
         trusted,
         out: Output::default(),
         over: None,
+        spare: Vec::new(),
     };
     // Where the system has no thread to give, the connection is dropped, which closes it.
     let thread = std::thread::Builder::new().name("gannet-session".to_owned()).stack_size(SESSION_STACK);

@@ -1,7 +1,8 @@
 //! How a statement is run: the planner's result and the executor's input.
 //!
 //! # Invariants
-//! 1. A plan is immutable and may be run by several sessions at once. What changes while it runs is in its operators.
+//! 1. A plan is immutable and may be run by several sessions at once. What changes while it runs is in its operators. What operators of
+//!    short statements keep of it stands behind an [`Arc`]: to begin a statement is to count it, not to copy it.
 //! 2. Each [`Plan`] gives rows of `columns.len()` values. An [`Expr`] refers to values of the row it is given by position.
 //! 3. Values that an inner plan takes from an outer one (correlated subqueries, lateral joins, nested loops with an inner
 //!    index) pass through *slots*: the outer one fills them, the inner one is started anew and reads them with
@@ -301,24 +302,24 @@ pub enum Node {
     /// One row without columns.
     One,
     /// Rows of expressions.
-    Values(Vec<Vec<Expr>>),
+    Values(Arc<[Vec<Expr>]>),
     /// Rows of a table in the order of its key: all, or a range of the primary key.
     TableScan {
         /// What is taken of them.
-        access: Access,
+        access: Arc<Access>,
         /// Which; `None`: all.
-        range: Option<KeyRange>,
+        range: Option<Arc<KeyRange>>,
         /// From the end.
         backward: bool,
     },
     /// Rows of a table in the order of an index.
     IndexScan {
         /// What is taken of them.
-        access: Access,
+        access: Arc<Access>,
         /// Which index, by position in the table; not the primary one.
         index: usize,
         /// Which entries.
-        range: KeyRange,
+        range: Arc<KeyRange>,
         /// From the end.
         backward: bool,
         /// The index has all that is taken: the table is not visited.
@@ -370,7 +371,7 @@ pub enum Node {
         /// The outer side.
         outer: Box<Plan>,
         /// The inner side. Its filter is part of the join's condition.
-        access: Access,
+        access: Arc<Access>,
         /// Which index; `None`: the primary key.
         index: Option<usize>,
         /// The index has all that is taken.
@@ -466,50 +467,74 @@ pub enum Node {
         /// Of what.
         input: Box<Plan>,
         /// The tables.
-        targets: Vec<LockTarget>,
+        targets: Arc<[LockTarget]>,
         /// How it is looked at again, over the input's row.
-        recheck: Recheck,
+        recheck: Arc<Recheck>,
     },
     /// INSERT. Gives the columns of RETURNING, or no rows.
     Insert {
         /// The rows.
         input: Box<Plan>,
-        /// The table.
-        table: Arc<Table>,
-        /// The new row's columns in the table's order, over the input's row.
-        values: Vec<Expr>,
-        /// CHECK constraints by name, over the new row.
-        checks: Vec<(String, Expr)>,
-        /// RETURNING, over the new row.
-        returning: Option<Vec<Expr>>,
+        /// What becomes of them.
+        insert: Arc<Insert>,
     },
     /// UPDATE. Gives the columns of RETURNING, or no rows.
     Update {
         /// The rows to be changed.
         input: Box<Plan>,
-        /// Which of its columns are the row.
-        target: Target,
-        /// The statement's whole condition, over the input's row.
-        recheck: Option<Expr>,
-        /// New values by position of the column in the table, over the input's row; those of several columns are the parts of a row.
-        assignments: Vec<(Vec<usize>, Expr)>,
-        /// CHECK constraints by name, over the new row.
-        checks: Vec<(String, Expr)>,
-        /// RETURNING, over the new row (in the table's order) followed by the input's row.
-        returning: Option<Vec<Expr>>,
+        /// How.
+        update: Arc<Update>,
     },
     /// DELETE. Gives the columns of RETURNING, or no rows.
     Delete {
         /// The rows to be removed.
         input: Box<Plan>,
-        /// Which of its columns are the row.
-        target: Target,
-        /// The statement's whole condition, over the input's row.
-        recheck: Option<Expr>,
-        /// RETURNING, over the input's row.
-        returning: Option<Vec<Expr>>,
+        /// How.
+        delete: Arc<Delete>,
     },
 }
+
+/// What an INSERT makes of the rows of its input.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The table.
+    pub table: Arc<Table>,
+    /// The new row's columns in the table's order, over the input's row.
+    pub values: Vec<Expr>,
+    /// CHECK constraints in the order of their names, over the new row.
+    pub checks: Checks,
+    /// RETURNING, over the new row.
+    pub returning: Option<Vec<Expr>>,
+}
+
+/// How an UPDATE changes rows.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// Which columns of the input are the row.
+    pub target: Target,
+    /// The statement's whole condition, over the input's row.
+    pub recheck: Option<Expr>,
+    /// New values by position of the column in the table, over the input's row; those of several columns are the parts of a row.
+    pub assignments: Vec<(Vec<usize>, Expr)>,
+    /// CHECK constraints in the order of their names, over the new row.
+    pub checks: Checks,
+    /// RETURNING, over the new row (in the table's order) followed by the input's row.
+    pub returning: Option<Vec<Expr>>,
+}
+
+/// How a DELETE removes rows.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    /// Which columns of the input are the row.
+    pub target: Target,
+    /// The statement's whole condition, over the input's row.
+    pub recheck: Option<Expr>,
+    /// RETURNING, over the input's row.
+    pub returning: Option<Vec<Expr>>,
+}
+
+/// CHECK constraints by name, in the order in which they are looked at.
+pub type Checks = Arc<[(String, Expr)]>;
 
 /// Where a table's row stands in a row of the input.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use crate::system::SystemTable;
 use crate::types::{Type, Value};
 use crate::{Error, Result, SqlState};
 use std::mem;
+use std::sync::Arc;
 
 /// One row without columns.
 #[derive(Debug, Default)]
@@ -35,14 +36,14 @@ impl Operator for One {
 /// Rows of expressions.
 #[derive(Debug)]
 pub(super) struct Values {
-    rows: Vec<Vec<Expr>>,
+    rows: Arc<[Vec<Expr>]>,
     width: usize,
     next: usize,
 }
 
 impl Values {
-    pub(super) fn new(rows: &[Vec<Expr>], width: usize) -> Self {
-        Values { rows: rows.to_vec(), width, next: 0 }
+    pub(super) fn new(rows: &Arc<[Vec<Expr>]>, width: usize) -> Self {
+        Values { rows: Arc::clone(rows), width, next: 0 }
     }
 }
 

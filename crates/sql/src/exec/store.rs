@@ -60,17 +60,9 @@ pub(super) fn open(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result
         Node::LockRows { input, targets, recheck } => {
             Box::new(lock::LockRows::new(open(input)?, targets, recheck, input.columns.len()))
         }
-        Node::Insert { input, table, values, checks, returning } => {
-            Box::new(insert::Insert::new(open(input)?, table, values, checks, returning.as_deref()))
-        }
-        Node::Update { input, target, recheck, assignments, checks, returning } => {
-            let input = open(input)?;
-            let recheck = recheck.as_ref();
-            Box::new(update::Update::new(input, target, recheck, assignments, checks, returning.as_deref()))
-        }
-        Node::Delete { input, target, recheck, returning } => {
-            Box::new(delete::Delete::new(open(input)?, target, recheck.as_ref(), returning.as_deref()))
-        }
+        Node::Insert { input, insert } => Box::new(insert::Insert::new(open(input)?, insert)),
+        Node::Update { input, update } => Box::new(update::Update::new(open(input)?, update)),
+        Node::Delete { input, delete } => Box::new(delete::Delete::new(open(input)?, delete)),
         _ => return Ok(None),
     }))
 }

@@ -2,7 +2,8 @@
 
 use crate::functions::Volatility;
 use crate::physical::{
-    Access, AggregateExpr, Expr, KeyRange, Node, OrderBy, Plan, Statement, SubplanKind, children,
+    Access, AggregateExpr, Expr, Insert, KeyRange, Node, OrderBy, Plan, Statement, SubplanKind, Update,
+    children,
 };
 use std::collections::BTreeSet;
 
@@ -108,19 +109,21 @@ pub(super) fn node_expressions<'p>(node: &'p Node, visit: &mut dyn FnMut(&'p Exp
         }
         Node::Limit { limit, offset, .. } => limit.iter().chain(offset).for_each(visit),
         Node::LockRows { recheck, .. } => recheck.exprs().for_each(visit),
-        Node::Insert { values, checks, returning, .. } => {
+        Node::Insert { insert, .. } => {
+            let Insert { values, checks, returning, .. } = &**insert;
             values.iter().chain(checks.iter().map(|(_, check)| check)).for_each(&mut *visit);
             returning.iter().flatten().for_each(visit);
         }
-        Node::Update { recheck, assignments, checks, returning, .. } => {
+        Node::Update { update, .. } => {
+            let Update { recheck, assignments, checks, returning, .. } = &**update;
             recheck.iter().for_each(&mut *visit);
             assignments.iter().for_each(|(_, expr)| visit(expr));
             checks.iter().for_each(|(_, check)| visit(check));
             returning.iter().flatten().for_each(visit);
         }
-        Node::Delete { recheck, returning, .. } => {
-            recheck.iter().for_each(&mut *visit);
-            returning.iter().flatten().for_each(visit);
+        Node::Delete { delete, .. } => {
+            delete.recheck.iter().for_each(&mut *visit);
+            delete.returning.iter().flatten().for_each(visit);
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::physical::{
 };
 use crate::types::Value;
 use crate::{Error, Result};
+use std::sync::Arc;
 
 /// A row outside of what is being built.
 struct Frame {
@@ -277,12 +278,12 @@ impl<'p, 'a> Builder<'p, 'a> {
             PathNode::Values { columns, rows } => self.values(columns, rows)?,
             PathNode::TableScan { leaf, range, backward, filter } => {
                 let (access, row) = self.access(leaf, required, filter, first)?;
-                let range = range.as_ref().map(|range| self.range(range)).transpose()?;
-                (Node::TableScan { access, range, backward: *backward }, row)
+                let range = range.as_ref().map(|range| self.range(range)).transpose()?.map(Arc::new);
+                (Node::TableScan { access: Arc::new(access), range, backward: *backward }, row)
             }
             PathNode::IndexScan { leaf, index, range, backward, index_only, look_ahead, filter } => {
                 let (access, row) = self.access(leaf, required, filter, first)?;
-                let range = self.range(range)?;
+                let (access, range) = (Arc::new(access), Arc::new(self.range(range)?));
                 let (index, backward) = (*index, *backward);
                 let (index_only, look_ahead) = (*index_only, *look_ahead);
                 (Node::IndexScan { access, index, range, backward, index_only, look_ahead }, row)
@@ -508,7 +509,7 @@ impl<'p, 'a> Builder<'p, 'a> {
         let node = Node::IndexJoin {
             kind,
             outer: Box::new(outer),
-            access,
+            access: Arc::new(access),
             index: lookup.index,
             index_only: lookup.index_only,
             keys,
@@ -606,7 +607,7 @@ impl<'p, 'a> Builder<'p, 'a> {
                 },
             });
         }
-        let recheck = Recheck { fixed, steps };
+        let recheck = Arc::new(Recheck { fixed, steps });
         Ok((Node::LockRows { input: Box::new(input), targets, recheck }, row))
     }
 

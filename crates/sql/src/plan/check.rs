@@ -3,7 +3,8 @@
 
 use crate::logical::JoinKind;
 use crate::physical::{
-    Access, AggregateExpr, Expr, KeyRange, Node, OrderBy, Plan, Statement, SubplanKind, Target, children,
+    Access, AggregateExpr, Delete, Expr, Insert, KeyRange, Node, OrderBy, Plan, Statement, SubplanKind,
+    Target, Update, children,
 };
 use crate::{Error, Result};
 
@@ -118,7 +119,7 @@ impl Checker<'_> {
                 width(left)
             }
             Node::LockRows { input, targets, recheck } => {
-                for target in targets {
+                for target in &**targets {
                     self.target(&target.target, width(input), plan)?;
                 }
                 for expr in recheck.exprs() {
@@ -134,7 +135,7 @@ impl Checker<'_> {
         Ok(match &plan.node {
             Node::One => 0,
             Node::Values(rows) => {
-                for row in rows {
+                for row in &**rows {
                     self.all(row, 0, plan)?;
                     if row.len() != plan.columns.len() {
                         return wrong("rows of VALUES that differ", plan);
@@ -222,7 +223,8 @@ impl Checker<'_> {
     fn change(&mut self, plan: &Plan) -> Result<usize> {
         let returned = |returning: &Option<Vec<Expr>>| returning.as_ref().map_or(0, Vec::len);
         Ok(match &plan.node {
-            Node::Insert { input, table, values, checks, returning } => {
+            Node::Insert { input, insert } => {
+                let Insert { table, values, checks, returning } = &**insert;
                 self.all(values, input.columns.len(), plan)?;
                 if values.len() != table.columns.len() {
                     return wrong("a row of another width than its table", plan);
@@ -231,7 +233,8 @@ impl Checker<'_> {
                 self.all(returning.iter().flatten(), values.len(), plan)?;
                 returned(returning)
             }
-            Node::Update { input, target, recheck, assignments, checks, returning } => {
+            Node::Update { input, update } => {
+                let Update { target, recheck, assignments, checks, returning } = &**update;
                 let (below, row) = (input.columns.len(), target.table.columns.len());
                 self.target(target, below, plan)?;
                 if target.columns.len() != row {
@@ -248,7 +251,8 @@ impl Checker<'_> {
                 self.all(returning.iter().flatten(), row + below, plan)?;
                 returned(returning)
             }
-            Node::Delete { input, target, recheck, returning } => {
+            Node::Delete { input, delete } => {
+                let Delete { target, recheck, returning } = &**delete;
                 let below = input.columns.len();
                 self.target(target, below, plan)?;
                 self.some(recheck.as_ref(), below, plan)?;

@@ -336,7 +336,7 @@ impl<'s> Shower<'s> {
             Node::One => ("Result".to_owned(), nothing()),
             Node::Values(_) => ("Values Scan".to_owned(), "on \"*VALUES*\"".to_owned()),
             Node::TableScan { access, range, backward } => {
-                self.table_scan(plan, access, range.as_ref(), *backward, shown)
+                self.table_scan(plan, access, range.as_deref(), *backward, shown)
             }
             Node::IndexScan { .. } => self.index_scan(plan, shown),
             Node::SystemScan { table, alias, filter, .. } => {
@@ -396,12 +396,14 @@ impl<'s> Shower<'s> {
                 (format!("{name}{}", if *all { " All" } else { "" }), nothing())
             }
             Node::LockRows { .. } => ("LockRows".to_owned(), nothing()),
-            Node::Insert { table, .. } => ("Insert".to_owned(), format!("on {}", quoted(&table.name))),
-            Node::Update { target, .. } => {
-                ("Update".to_owned(), format!("on {}", quoted(&target.table.name)))
+            Node::Insert { insert, .. } => {
+                ("Insert".to_owned(), format!("on {}", quoted(&insert.table.name)))
             }
-            Node::Delete { target, .. } => {
-                ("Delete".to_owned(), format!("on {}", quoted(&target.table.name)))
+            Node::Update { update, .. } => {
+                ("Update".to_owned(), format!("on {}", quoted(&update.target.table.name)))
+            }
+            Node::Delete { delete, .. } => {
+                ("Delete".to_owned(), format!("on {}", quoted(&delete.target.table.name)))
             }
         }
     }
@@ -634,7 +636,7 @@ fn node_exprs(plan: &Plan) -> Vec<&Expr> {
         Node::One | Node::Append(_) | Node::Set { .. } => Vec::new(),
         Node::Values(rows) => rows.iter().flatten().collect(),
         Node::TableScan { access, range: keys, .. } => {
-            keys.iter().flat_map(range).chain(&access.filter).collect()
+            keys.iter().flat_map(|keys| range(keys)).chain(&access.filter).collect()
         }
         Node::IndexScan { access, range: keys, .. } => range(keys).chain(&access.filter).collect(),
         Node::SystemScan { filter, .. } => filter.iter().collect(),
@@ -660,18 +662,22 @@ fn node_exprs(plan: &Plan) -> Vec<&Expr> {
         Node::Sort { keys, top, .. } => keys.iter().map(|key| &key.expr).chain(top).collect(),
         Node::Limit { limit, offset, .. } => limit.iter().chain(offset).collect(),
         Node::LockRows { recheck, .. } => recheck.exprs().collect(),
-        Node::Insert { values, checks, returning, .. } => values
+        Node::Insert { insert, .. } => insert
+            .values
             .iter()
-            .chain(checks.iter().map(|(_, expr)| expr))
-            .chain(returning.iter().flatten())
+            .chain(insert.checks.iter().map(|(_, expr)| expr))
+            .chain(insert.returning.iter().flatten())
             .collect(),
-        Node::Update { recheck, assignments, checks, returning, .. } => recheck
+        Node::Update { update, .. } => update
+            .recheck
             .iter()
-            .chain(assignments.iter().map(|(_, expr)| expr))
-            .chain(checks.iter().map(|(_, expr)| expr))
-            .chain(returning.iter().flatten())
+            .chain(update.assignments.iter().map(|(_, expr)| expr))
+            .chain(update.checks.iter().map(|(_, expr)| expr))
+            .chain(update.returning.iter().flatten())
             .collect(),
-        Node::Delete { recheck, returning, .. } => recheck.iter().chain(returning.iter().flatten()).collect(),
+        Node::Delete { delete, .. } => {
+            delete.recheck.iter().chain(delete.returning.iter().flatten()).collect()
+        }
     }
 }
 

@@ -11,9 +11,10 @@ use super::simplify::Simplifier;
 use crate::catalog::{Oid, Table};
 use crate::logical::walk::{inputs, parts, scalars};
 use crate::logical::{ColumnId, Delete, Insert, InsertValue, Output, Query, Rel, Scalar, Update};
-use crate::physical::{Estimate, Node, Plan, PlanColumn, PlanOutput, Statement};
+use crate::physical::{self, Checks, Estimate, Expr, Node, Plan, PlanColumn, PlanOutput, Statement};
 use crate::{Error, Result};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// RETURNING.
 type Returning = Option<Vec<(Output, Scalar)>>;
@@ -137,7 +138,8 @@ impl Planner<'_> {
         let estimate = changes(&input, returning.is_some());
         let columns = returned_columns(&output);
         let target = table.oid;
-        let node = Node::Insert { input: Box::new(input), table, values, checks, returning };
+        let insert = Arc::new(physical::Insert { table, values, checks, returning });
+        let node = Node::Insert { input: Box::new(input), insert };
         let root = Plan { id, node, columns, estimate };
         Ok(finish(builder, root, output, true, vec![target]))
     }
@@ -185,7 +187,8 @@ impl Planner<'_> {
         let returning = compile_returning(&mut builder, &returning, &both)?;
         let estimate = changes(&input, returning.is_some());
         let columns = returned_columns(&output);
-        let node = Node::Update { input: Box::new(input), target, recheck, assignments, checks, returning };
+        let update = Arc::new(physical::Update { target, recheck, assignments, checks, returning });
+        let node = Node::Update { input: Box::new(input), update };
         let root = Plan { id, node, columns, estimate };
         Ok(finish(builder, root, output, true, vec![table.oid]))
     }
@@ -214,7 +217,8 @@ impl Planner<'_> {
         let returning = compile_returning(&mut builder, &returning, &below)?;
         let estimate = changes(&input, returning.is_some());
         let columns = returned_columns(&output);
-        let node = Node::Delete { input: Box::new(input), target, recheck, returning };
+        let delete = Arc::new(physical::Delete { target, recheck, returning });
+        let node = Node::Delete { input: Box::new(input), delete };
         let root = Plan { id, node, columns, estimate };
         Ok(finish(builder, root, output, true, vec![table.oid]))
     }
@@ -231,15 +235,17 @@ fn compile_checks(
     builder: &mut Builder<'_, '_>,
     checks: &[(String, Scalar)],
     row: &[ColumnId],
-) -> Result<Vec<(String, crate::physical::Expr)>> {
-    checks.iter().map(|(name, scalar)| Ok((name.clone(), builder.compile(scalar, row)?))).collect()
+) -> Result<Checks> {
+    let mut sorted: Vec<_> = checks.iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    sorted.into_iter().map(|(name, scalar)| Ok((name.clone(), builder.compile(scalar, row)?))).collect()
 }
 
 fn compile_returning(
     builder: &mut Builder<'_, '_>,
     returning: &Returning,
     row: &[ColumnId],
-) -> Result<Option<Vec<crate::physical::Expr>>> {
+) -> Result<Option<Vec<Expr>>> {
     returning
         .as_ref()
         .map(|list| list.iter().map(|(_, scalar)| builder.compile(scalar, row)).collect())

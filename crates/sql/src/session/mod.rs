@@ -439,7 +439,7 @@ impl Session {
             }
             Progress::Running(running) => {
                 self.refuse_in_failed(&parsed)?;
-                running
+                *running
             }
             Progress::Ready => {
                 let parameters = std::mem::take(&mut portal.parameters);
@@ -456,7 +456,7 @@ impl Session {
                     self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
                     return Ok(Execution::Complete);
                 }
-                let mut running = Box::new(self.start(&prepared, parameters, false)?);
+                let mut running = self.start(&prepared, parameters, false)?;
                 if limit > 0 {
                     self.settle(&mut running)?;
                 }
@@ -465,7 +465,7 @@ impl Session {
         };
         if !self.advance(&mut running, limit, client)? {
             if let Some(portal) = self.portals.get_mut(name) {
-                portal.progress = Progress::Running(running);
+                portal.progress = Progress::Running(Box::new(running));
             }
             self.tell(client);
             return Ok(Execution::Suspended);

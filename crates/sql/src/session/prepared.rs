@@ -4,7 +4,7 @@ use super::client::OutputColumn;
 use super::sizes::PlannedSizes;
 use super::statement::Running;
 use crate::bind::Parsed;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Oid};
 use crate::exec::Point;
 use crate::physical::Statement;
 use crate::{Error, Result, SqlState, Type, Value};
@@ -45,6 +45,8 @@ pub(super) struct Planned {
     /// A literal says 'now' or the like: the plan is for those who have it, not for whoever comes later.
     pub(super) of_the_moment: bool,
     pub(super) sizes: Arc<PlannedSizes>,
+    /// Tables whose definitions it needs as they are.
+    pub(super) written: Vec<Oid>,
 }
 
 impl Prepared {
@@ -82,6 +84,7 @@ impl Prepared {
             catalog,
             sizes: Arc::default(),
             point: None,
+            written: Vec::new(),
             of_the_moment: false,
         });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
@@ -116,6 +119,8 @@ impl Prepared {
 pub(super) struct Named<T> {
     /// With the bytes each was charged as.
     by_name: HashMap<String, (T, u64)>,
+    /// The one whose name is empty, which clients use most.
+    unnamed: Option<(T, u64)>,
     memory: Option<WorkMemory>,
     bytes: u64,
     /// What they are, for the error.
@@ -125,7 +130,7 @@ pub(super) struct Named<T> {
 impl Named<Arc<Prepared>> {
     /// Prepared statements.
     pub(super) fn statements() -> Self {
-        Named { by_name: HashMap::new(), memory: None, bytes: 0, what: "prepared statements" }
+        Named::new("prepared statements")
     }
 
     pub(super) fn put(&mut self, engine: &Engine, name: &str, prepared: Arc<Prepared>) -> Result<()> {
@@ -137,7 +142,7 @@ impl Named<Arc<Prepared>> {
 impl Named<Portal> {
     /// Portals.
     pub(super) fn portals() -> Self {
-        Named { by_name: HashMap::new(), memory: None, bytes: 0, what: "portals" }
+        Named::new("portals")
     }
 
     pub(super) fn put(&mut self, engine: &Engine, name: &str, portal: Portal) -> Result<()> {
@@ -147,6 +152,10 @@ impl Named<Portal> {
 }
 
 impl<T> Named<T> {
+    fn new(what: &'static str) -> Self {
+        Named { by_name: HashMap::new(), unnamed: None, memory: None, bytes: 0, what }
+    }
+
     /// Replaces what has the name. 53200 where the budget has no room, or the session has taken its part of it.
     fn insert(&mut self, engine: &Engine, name: &str, value: T, bytes: u64) -> Result<()> {
         self.remove(name);
@@ -164,33 +173,40 @@ impl<T> Named<T> {
             None => self.memory = Some(engine.memory(Purpose::Sessions, bytes)?),
         }
         self.bytes += bytes;
-        self.by_name.insert(name.to_owned(), (value, bytes));
+        if name.is_empty() {
+            self.unnamed = Some((value, bytes));
+        } else {
+            self.by_name.insert(name.to_owned(), (value, bytes));
+        }
         Ok(())
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&T> {
-        self.by_name.get(name).map(|(value, _)| value)
+        let found = if name.is_empty() { self.unnamed.as_ref() } else { self.by_name.get(name) };
+        found.map(|(value, _)| value)
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        self.by_name.get_mut(name).map(|(value, _)| value)
+        let found = if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) };
+        found.map(|(value, _)| value)
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.by_name.values_mut().map(|(value, _)| value)
+        self.by_name.values_mut().chain(&mut self.unnamed).map(|(value, _)| value)
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.by_name.contains_key(name)
+        self.get(name).is_some()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.by_name.len() + usize::from(self.unnamed.is_some())
     }
 
     /// Nothing happens when there is none of this name.
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some((_, bytes)) = self.by_name.remove(name) {
+        let removed = if name.is_empty() { self.unnamed.take() } else { self.by_name.remove(name) };
+        if let Some((_, bytes)) = removed {
             self.bytes -= bytes;
             if let Some(memory) = &mut self.memory {
                 memory.shrink_to(self.bytes);
@@ -200,6 +216,7 @@ impl<T> Named<T> {
 
     pub(super) fn clear(&mut self) {
         self.by_name.clear();
+        self.unnamed = None;
         self.memory = None;
         self.bytes = 0;
     }

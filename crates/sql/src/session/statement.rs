@@ -131,7 +131,14 @@ impl Session {
             parsed: Some(Arc::clone(parsed)),
             parameters,
             columns,
-            plan: Some(Planned { statement: Arc::new(statement), catalog, sizes, point, of_the_moment }),
+            plan: Some(Planned {
+                written: write_set(&statement, &catalog),
+                statement: Arc::new(statement),
+                catalog,
+                sizes,
+                point,
+                of_the_moment,
+            }),
         })
     }
 
@@ -214,8 +221,7 @@ impl Session {
         if planned.statement.writes && open.read_only {
             return Err(read_only(&planned.statement));
         }
-        let written = write_set(&planned.statement, &planned.catalog);
-        if !open.hold(&shared, &planned.catalog, &written)? {
+        if !open.hold(&shared, &planned.catalog, &planned.written)? {
             return Ok(None);
         }
         let view = open.view(&shared, &planned.catalog)?;

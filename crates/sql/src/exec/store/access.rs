@@ -9,21 +9,20 @@ use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Scan, Tree, View};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What an operator takes of a table's rows.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     /// Number of the node, for its counters.
     pub(super) node: usize,
-    pub(super) table: Arc<Table>,
-    /// Which columns, by position in the table.
-    pub(super) columns: Vec<usize>,
-    /// Whether key and row follow the columns.
-    pub(super) identity: bool,
-    /// What is demanded of a row that is given.
-    pub(super) filter: Option<Expr>,
-    /// The columns that the filter looks at, and the others: position in the table, and in the row that is given.
+    pub(super) access: Arc<Access>,
+    order: OnceLock<DecodeOrder>,
+}
+
+/// The columns that a filter looks at, and the others: position in the table, and in the row that is given.
+#[derive(Clone, Debug)]
+struct DecodeOrder {
     early: Vec<(usize, usize)>,
     late: Vec<(usize, usize)>,
 }
@@ -79,8 +78,8 @@ pub(super) fn evaluate(
     key_range(columns, equal.iter(), &next)
 }
 
-impl Rows {
-    pub(super) fn new(node: usize, access: &Access) -> Self {
+impl DecodeOrder {
+    fn new(access: &Access) -> Self {
         let mut used = vec![access.filter.is_none(); access.columns.len() + 2];
         if let Some(filter) = &access.filter {
             walk::expressions(filter, &mut |part| {
@@ -92,31 +91,41 @@ impl Rows {
         let places = access.columns.iter().enumerate().map(|(place, column)| (*column, place));
         // Where the row as a whole is looked at, all of it comes first.
         let whole = used[access.columns.len()..].contains(&true);
-        let (early, late): (Vec<_>, Vec<_>) = places.partition(|(_, place)| whole || used[*place]);
-        Rows {
-            early,
-            late,
-            node,
-            table: Arc::clone(&access.table),
-            columns: access.columns.clone(),
-            identity: access.identity,
-            filter: access.filter.clone(),
-        }
+        let (early, late) = places.partition(|(_, place)| whole || used[*place]);
+        DecodeOrder { early, late }
+    }
+}
+
+impl Rows {
+    pub(super) fn new(node: usize, access: &Arc<Access>) -> Self {
+        Rows { node, access: Arc::clone(access), order: OnceLock::new() }
+    }
+
+    /// The same without any columns: whether there is a row.
+    pub(super) fn without_columns(&self) -> Self {
+        let access = Access { columns: Vec::new(), identity: false, ..Access::clone(&self.access) };
+        Rows { node: self.node, access: Arc::new(access), order: OnceLock::new() }
+    }
+
+    /// In which order columns are read; who reads one row at most does not ask.
+    #[inline]
+    fn order(&self) -> &DecodeOrder {
+        self.order.get_or_init(|| DecodeOrder::new(&self.access))
     }
 
     /// Values of a row that is given.
     pub(super) fn width(&self) -> usize {
-        self.columns.len() + if self.identity { 2 } else { 0 }
+        self.access.columns.len() + if self.access.identity { 2 } else { 0 }
     }
 
     pub(super) fn tree(&self, view: &View) -> Result<&Tree> {
-        table_tree(&self.table, view)
+        table_tree(&self.access.table, view)
     }
 
     /// Appends a row; the filter is not asked.
     pub(super) fn decode(&self, key: &[u8], row: &[u8], values: &mut Vec<Value>) -> Result<()> {
-        self.table.codec().decode_row(key, row, &self.columns, values)?;
-        if self.identity {
+        self.access.table.codec().decode_row(key, row, &self.access.columns, values)?;
+        if self.access.identity {
             values.extend([Value::Bytes(key.into()), Value::Bytes(row.into())]);
         }
         Ok(())
@@ -130,15 +139,15 @@ impl Rows {
         value: &[u8],
         values: &mut Vec<Value>,
     ) -> Result<()> {
-        if self.identity {
+        if self.access.identity {
             return Err(Error::internal("an index does not have the identity of a row"));
         }
-        self.table.codec().decode_index(index, key, value, &self.columns, values)
+        self.access.table.codec().decode_index(index, key, value, &self.access.columns, values)
     }
 
     /// Whether a row that is given fulfils the filter.
     pub(super) fn passes(&self, row: &[Value], context: &Context<'_>) -> Result<bool> {
-        let Some(filter) = &self.filter else { return Ok(true) };
+        let Some(filter) = &self.access.filter else { return Ok(true) };
         let passes = filter.is_true(row, context)?;
         if !passes {
             context.note(self.node, |profile| profile.rows_removed += 1);
@@ -163,13 +172,13 @@ impl Rows {
         judged: &mut [Value],
         each: &mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     ) -> Result<bool> {
-        if self.filter.is_some() {
-            self.decode_some(key, row, &self.early, false, judged)?;
+        if self.access.filter.is_some() {
+            self.decode_some(key, row, &self.order().early, false, judged)?;
             if !self.passes(judged, context)? {
                 return Ok(false);
             }
         }
-        each(ShownRow::Stored(&self.table.codec().look(key, row, &self.columns)?))?;
+        each(ShownRow::Stored(&self.access.table.codec().look(key, row, &self.access.columns)?))?;
         Ok(true)
     }
 
@@ -183,13 +192,14 @@ impl Rows {
         row: &[u8],
         values: &mut [Value],
     ) -> Result<bool> {
-        let whole = self.late.is_empty();
-        self.decode_some(key, row, &self.early, whole, values)?;
+        let order = self.order();
+        let whole = order.late.is_empty();
+        self.decode_some(key, row, &order.early, whole, values)?;
         if !self.passes(values, context)? {
             return Ok(false);
         }
         if !whole {
-            self.decode_some(key, row, &self.late, true, values)?;
+            self.decode_some(key, row, &order.late, true, values)?;
         }
         Ok(true)
     }
@@ -204,9 +214,9 @@ impl Rows {
         identity: bool,
         values: &mut [Value],
     ) -> Result<()> {
-        self.table.codec().decode_into(key, row, columns, values)?;
-        if identity && self.identity {
-            let place = self.columns.len();
+        self.access.table.codec().decode_into(key, row, columns, values)?;
+        if identity && self.access.identity {
+            let place = self.access.columns.len();
             values[place] = Value::Bytes(key.into());
             values[place + 1] = Value::Bytes(row.into());
         }
@@ -232,7 +242,7 @@ impl Rows {
     pub(super) fn missing_row(&self, index: usize) -> Error {
         let message = format!(
             "index \"{}\" leads to a row that table \"{}\" does not have",
-            self.table.indexes[index].name, self.table.name
+            self.access.table.indexes[index].name, self.access.table.name
         );
         Error::new(SqlState::DATA_CORRUPTED, message)
     }

@@ -6,20 +6,18 @@ use super::foreign::ForeignKeys;
 use super::insert::give;
 use super::lock::identity;
 use super::writer::{Seen, Writer};
-use crate::physical::{Expr, Target};
+use crate::physical::{self, Checks};
 use crate::types::Value;
 use crate::{Error, Result};
 use gannet_store::Outcome;
+use std::sync::Arc;
 
 /// Removes rows, and gives the columns of RETURNING. A row that somebody else has changed meanwhile has to fulfil the condition
 /// still, as it is now.
 #[derive(Debug)]
 pub(super) struct Delete {
     input: Box<dyn Operator>,
-    target: Target,
-    recheck: Option<Expr>,
-    /// Over the input's row.
-    returning: Option<Vec<Expr>>,
+    plan: Arc<physical::Delete>,
     writer: Writer,
     foreign: Option<ForeignKeys>,
     /// Columns of the table that index entries and references are made of.
@@ -32,13 +30,8 @@ pub(super) struct Delete {
 }
 
 impl Delete {
-    pub(super) fn new(
-        input: Box<dyn Operator>,
-        target: &Target,
-        recheck: Option<&Expr>,
-        returning: Option<&[Expr]>,
-    ) -> Self {
-        let table = &target.table;
+    pub(super) fn new(input: Box<dyn Operator>, plan: &Arc<physical::Delete>) -> Self {
+        let table = &plan.target.table;
         let indexes = (0..table.indexes.len()).filter(|index| !table.indexes[*index].primary);
         let mut needed: Vec<usize> =
             indexes.flat_map(|index| table.codec().index_positions(index).iter().copied()).collect();
@@ -46,9 +39,8 @@ impl Delete {
         needed.dedup();
         Delete {
             input,
-            recheck: recheck.cloned(),
-            returning: returning.map(<[Expr]>::to_vec),
-            writer: Writer::new(table, &[]),
+            plan: Arc::clone(plan),
+            writer: Writer::new(table, Checks::default()),
             foreign: None,
             needed,
             batch: Batch::new(),
@@ -56,12 +48,11 @@ impl Delete {
             ended: false,
             old: Vec::new(),
             some: Vec::new(),
-            target: target.clone(),
         }
     }
 
     fn start(&mut self, context: &Context<'_>) -> Result<()> {
-        let table = &self.target.table;
+        let table = &self.plan.target.table;
         if self.foreign.is_some() || table.referenced_by.is_empty() {
             return Ok(());
         }
@@ -75,7 +66,7 @@ impl Delete {
 
     /// Reads the columns of a row that are needed.
     fn read(&mut self, key: &[u8], bytes: &[u8]) -> Result<()> {
-        let table = &self.target.table;
+        let table = &self.plan.target.table;
         self.old.clear();
         self.old.resize(table.columns.len(), Value::Null);
         self.some.clear();
@@ -91,7 +82,7 @@ impl Delete {
         let place = self.done;
         self.done += 1;
         loop {
-            let Some((key, bytes)) = identity(self.batch.row(place), self.target.identity)? else {
+            let Some((key, bytes)) = identity(self.batch.row(place), self.plan.target.identity)? else {
                 return Ok(());
             };
             self.read(&key, &bytes)?;
@@ -102,8 +93,8 @@ impl Delete {
                 Outcome::Moved => return Err(describe::moved()),
                 Outcome::Changed(newer) => {
                     let row = self.batch.row_mut(place);
-                    self.target.reread(row, &key, &newer)?;
-                    if let Some(recheck) = &self.recheck
+                    self.plan.target.reread(row, &key, &newer)?;
+                    if let Some(recheck) = &self.plan.recheck
                         && !recheck.is_true(row, context)?
                     {
                         return Ok(());
@@ -112,10 +103,10 @@ impl Delete {
             }
         }
         if let Some(foreign) = &mut self.foreign {
-            foreign.deleted(context, &self.target.table, &self.old)?;
+            foreign.deleted(context, &self.plan.target.table, &self.old)?;
         }
         context.affected.set(context.affected.get() + 1);
-        if let Some(returning) = &self.returning {
+        if let Some(returning) = &self.plan.returning {
             out.push_with(|values| give(returning, self.batch.row(place), context, values))?;
         }
         Ok(())
@@ -124,7 +115,7 @@ impl Delete {
 
 impl Operator for Delete {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        out.reset(self.returning.as_ref().map_or(0, Vec::len));
+        out.reset(self.plan.returning.as_ref().map_or(0, Vec::len));
         self.start(context)?;
         while out.has_room(context, limit)? && !self.ended {
             if self.done < self.batch.len() {

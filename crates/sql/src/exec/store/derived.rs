@@ -3,20 +3,16 @@
 use super::super::Context;
 use crate::bind::{self, Scope};
 use crate::catalog::{Storage, Table};
-use crate::physical::{Expr, Node};
+use crate::physical::{Checks, Expr, Insert, Node};
 use crate::plan::{self, Estimator};
 use crate::session::PlannerSettings;
 use crate::{Error, Result};
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// What a new row of a table is made with.
 #[derive(Debug)]
-pub(super) struct Derived {
-    /// The default of each column.
-    pub(super) defaults: Vec<Expr>,
-    /// CHECK constraints by name, over a row.
-    pub(super) checks: Vec<(String, Expr)>,
-}
+pub(super) struct Derived(Arc<Insert>);
 
 /// Nobody knows how large anything is, and it does not matter.
 struct Unknown;
@@ -32,6 +28,16 @@ impl Estimator for Unknown {
 }
 
 impl Derived {
+    /// The default of each column.
+    pub(super) fn defaults(&self) -> &[Expr] {
+        &self.0.values
+    }
+
+    /// CHECK constraints, over a row.
+    pub(super) fn checks(&self) -> &Checks {
+        &self.0.checks
+    }
+
     /// Works them out as an INSERT without values would.
     pub(super) fn new(context: &Context<'_>, table: &Table) -> Result<Self> {
         let scope = Scope {
@@ -59,7 +65,7 @@ impl Derived {
             work_bytes: engine.work_limit(),
         };
         match plan::plan(bound, context.catalog, &settings, &Unknown)?.root.node {
-            Node::Insert { values, checks, .. } => Ok(Derived { defaults: values, checks }),
+            Node::Insert { insert, .. } => Ok(Derived(insert)),
             _ => Err(Error::internal("the plan of an INSERT is none")),
         }
     }

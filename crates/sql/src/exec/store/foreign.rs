@@ -470,15 +470,15 @@ impl ForeignKeys {
         let values = match (action, &change.new, &derived) {
             (ReferentialAction::Cascade, Some(new), _) => by.as_child(context, new)?,
             (ReferentialAction::SetDefault, _, Some(derived)) => {
-                let default = |at: &usize| derived.defaults[*at].eval(&[], context).map(|v| v.into_owned());
+                let default = |at: &usize| derived.defaults()[*at].eval(&[], context).map(|v| v.into_owned());
                 by.child_positions.iter().map(default).collect::<Result<_>>()?
             }
             _ => vec![Value::Null; by.child_positions.len()],
         };
-        let checks = derived.as_ref().map_or(&[][..], |derived| &derived.checks);
+        let checks = derived.as_ref().map(|derived| Arc::clone(derived.checks()));
         let mut writer = match self.writers.remove(&(child.oid, deletes)) {
             Some(writer) => writer,
-            None => Writer::new(child, checks),
+            None => Writer::new(child, checks.unwrap_or_default()),
         };
         while !self.act_once(context, change, deletes, &values, &mut writer)? {}
         self.writers.insert((child.oid, deletes), writer);

@@ -93,15 +93,15 @@ struct Join {
 
 impl Join {
     fn columns(&self) -> &[KeyColumn] {
-        let codec = self.rows.table.codec();
+        let codec = self.rows.access.table.codec();
         self.index.map_or(codec.key_columns(), |index| codec.index_columns(index))
     }
 
     /// Where the keys are looked up.
     fn tree(&self, view: &View) -> Result<&Tree> {
         match self.index {
-            Some(index) => index_tree(&self.rows.table, index, view),
-            None => table_tree(&self.rows.table, view),
+            Some(index) => index_tree(&self.rows.access.table, index, view),
+            None => table_tree(&self.rows.access.table, view),
         }
     }
 
@@ -195,10 +195,13 @@ impl IndexJoin {
             look_ahead: *look_ahead,
         };
         join.whole_key = unique && keys.len() == join.columns().len();
-        if !join.gives_inner() && join.rows.filter.is_none() && join.residual.is_none() && index.is_some() {
+        if !join.gives_inner()
+            && join.rows.access.filter.is_none()
+            && join.residual.is_none()
+            && index.is_some()
+        {
             // Whether there is a row is all that is asked.
-            join.rows.columns.clear();
-            join.rows.identity = false;
+            join.rows = join.rows.without_columns();
             join.index_only = true;
         }
         let mut batch = Batch::new();
@@ -380,7 +383,7 @@ impl IndexJoin {
                     continue;
                 };
                 let index = self.join.index.ok_or_else(|| Error::internal("a visit without an index"))?;
-                self.window.keys.push(self.join.rows.table.codec().index_row_key(index, key, value)?);
+                self.window.keys.push(self.join.rows.access.table.codec().index_row_key(index, key, value)?);
                 self.events.push_back(Event::Visit(self.next_probe - 1));
                 added += 1;
                 continue;

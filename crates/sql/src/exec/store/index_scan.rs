@@ -10,6 +10,7 @@ use crate::codec::range::encode_equal;
 use crate::physical::{Access, KeyRange};
 use crate::{Error, Result};
 use gannet_store::{Scan, Visitor};
+use std::sync::Arc;
 
 /// Rows that are given out before rows are gathered in the table's order: fewer may be wanted.
 const FEW_ROWS: u64 = 4096;
@@ -30,7 +31,7 @@ pub(super) struct How {
 #[derive(Debug)]
 pub(super) struct IndexScan {
     rows: Rows,
-    range: KeyRange,
+    range: Arc<KeyRange>,
     how: How,
     /// The range is one value for each column of a unique index.
     whole_key: bool,
@@ -45,12 +46,12 @@ pub(super) struct IndexScan {
 }
 
 impl IndexScan {
-    pub(super) fn new(node: usize, access: &Access, range: &KeyRange, how: How) -> Self {
+    pub(super) fn new(node: usize, access: &Arc<Access>, range: &Arc<KeyRange>, how: How) -> Self {
         let index = &access.table.indexes[how.index];
         IndexScan {
             whole_key: index.unique && range.equal.len() == index.columns.len(),
             rows: Rows::new(node, access),
-            range: range.clone(),
+            range: Arc::clone(range),
             how,
             started: false,
             scan: None,
@@ -63,7 +64,7 @@ impl IndexScan {
     fn start(&mut self, context: &Context<'_>, limit: usize) -> Result<()> {
         self.started = true;
         self.window.begin(limit);
-        let table = &self.rows.table;
+        let table = &self.rows.access.table;
         let columns = table.codec().index_columns(self.how.index);
         if let Some(range) = evaluate(columns, &self.range, context)? {
             let tree = index_tree(table, self.how.index, context.view)?;
@@ -78,14 +79,14 @@ impl IndexScan {
     fn fetch_one(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
         self.started = true;
         let (rows, index) = (&self.rows, self.how.index);
-        let columns = rows.table.codec().index_columns(index);
+        let columns = rows.access.table.codec().index_columns(index);
         let (mut entry, mut row_key) = (Vec::with_capacity(16), Vec::new());
         for (expr, column) in self.range.equal.iter().zip(columns) {
             if !encode_equal(std::slice::from_ref(column), [&*expr.eval(&[], context)?], &mut entry)? {
                 return Ok(());
             }
         }
-        let tree = index_tree(&rows.table, index, context.view)?;
+        let tree = index_tree(&rows.access.table, index, context.view)?;
         if context.view.with_value(tree, &entry, |value| row_key.extend_from_slice(value))?.is_none() {
             return Ok(());
         }
@@ -129,7 +130,7 @@ impl IndexScan {
         let wanted = self.window.wanted();
         let Some(scan) = self.scan.as_mut().filter(|_| wanted > 0) else { return Ok(()) };
         context.check()?;
-        let table = &self.rows.table;
+        let table = &self.rows.access.table;
         let mut added = 0;
         while added < wanted {
             if !push_key(scan, table, self.how, &mut self.window.keys)? {
@@ -172,7 +173,7 @@ impl IndexScan {
         while out.has_room_beyond(context, limit, bytes)? {
             let Some((key, row)) = gathered.take() else {
                 let Some(scan) = &mut self.scan else { return Ok(()) };
-                let (table, how) = (&self.rows.table, self.how);
+                let (table, how) = (&self.rows.access.table, self.how);
                 let next = |keys: &mut Keys| push_key(scan, table, how, keys);
                 if !gathered.fill(context, self.rows.node, self.rows.tree(context.view)?, next)? {
                     self.scan = None;
@@ -213,7 +214,7 @@ impl Operator for IndexScan {
     }
 
     fn pass_over(&mut self, context: &Context<'_>) -> Result<Option<u64>> {
-        if self.whole_key || self.how.backward || !self.how.index_only || self.rows.filter.is_some() {
+        if self.whole_key || self.how.backward || !self.how.index_only || self.rows.access.filter.is_some() {
             return Ok(None);
         }
         if !self.started {

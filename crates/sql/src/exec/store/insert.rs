@@ -6,8 +6,7 @@ use super::super::{BATCH_ROWS, Batch, Context, Operator};
 use super::foreign::ForeignKeys;
 use super::writer::Writer;
 use crate::Result;
-use crate::catalog::Table;
-use crate::physical::Expr;
+use crate::physical::{self, Expr};
 use crate::types::Value;
 use std::sync::Arc;
 
@@ -15,10 +14,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Insert {
     input: Box<dyn Operator>,
-    table: Arc<Table>,
-    /// The new row's columns, over the input's row.
-    values: Vec<Expr>,
-    returning: Option<Vec<Expr>>,
+    plan: Arc<physical::Insert>,
     writer: Writer,
     foreign: Option<ForeignKeys>,
     /// Rows of the input, and how many of them are done.
@@ -31,19 +27,11 @@ pub(super) struct Insert {
 }
 
 impl Insert {
-    pub(super) fn new(
-        input: Box<dyn Operator>,
-        table: &Arc<Table>,
-        values: &[Expr],
-        checks: &[(String, Expr)],
-        returning: Option<&[Expr]>,
-    ) -> Self {
+    pub(super) fn new(input: Box<dyn Operator>, plan: &Arc<physical::Insert>) -> Self {
         Insert {
             input,
-            table: Arc::clone(table),
-            values: values.to_vec(),
-            returning: returning.map(<[Expr]>::to_vec),
-            writer: Writer::new(table, checks),
+            plan: Arc::clone(plan),
+            writer: Writer::new(&plan.table, Arc::clone(&plan.checks)),
             foreign: None,
             batch: Batch::new(),
             done: 0,
@@ -58,13 +46,13 @@ impl Insert {
         let source = self.batch.row(self.done);
         self.done += 1;
         self.row.clear();
-        self.charges = eval_into(&self.values, source, context, &mut self.row)?;
+        self.charges = eval_into(&self.plan.values, source, context, &mut self.row)?;
         self.writer.insert(context, &self.row)?;
         if let Some(foreign) = &mut self.foreign {
-            foreign.inserted(context, &self.table, &self.row)?;
+            foreign.inserted(context, &self.plan.table, &self.row)?;
         }
         context.affected.set(context.affected.get() + 1);
-        if let Some(returning) = &self.returning {
+        if let Some(returning) = &self.plan.returning {
             out.push_with(|values| give(returning, &self.row, context, values))?;
         }
         Ok(())
@@ -84,9 +72,9 @@ pub(super) fn give(
 
 impl Operator for Insert {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        out.reset(self.returning.as_ref().map_or(0, Vec::len));
-        if self.foreign.is_none() && !self.table.foreign_keys.is_empty() {
-            self.foreign = Some(ForeignKeys::new(context, &self.table)?);
+        out.reset(self.plan.returning.as_ref().map_or(0, Vec::len));
+        if self.foreign.is_none() && !self.plan.table.foreign_keys.is_empty() {
+            self.foreign = Some(ForeignKeys::new(context, &self.plan.table)?);
         }
         while out.has_room(context, limit)? && !self.ended {
             if self.done < self.batch.len() {

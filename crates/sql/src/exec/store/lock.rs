@@ -42,8 +42,8 @@ impl Target {
 #[derive(Debug)]
 pub(super) struct LockRows {
     input: Box<dyn Operator>,
-    targets: Vec<LockTarget>,
-    recheck: Recheck,
+    targets: Arc<[LockTarget]>,
+    recheck: Arc<Recheck>,
     width: usize,
     batch: Batch,
 }
@@ -51,16 +51,17 @@ pub(super) struct LockRows {
 impl LockRows {
     pub(super) fn new(
         input: Box<dyn Operator>,
-        targets: &[LockTarget],
-        recheck: &Recheck,
+        targets: &Arc<[LockTarget]>,
+        recheck: &Arc<Recheck>,
         width: usize,
     ) -> Self {
-        LockRows { input, targets: targets.to_vec(), recheck: recheck.clone(), width, batch: Batch::new() }
+        let (targets, recheck) = (Arc::clone(targets), Arc::clone(recheck));
+        LockRows { input, targets, recheck, width, batch: Batch::new() }
     }
 
     /// Locks what stands behind a row of the input; false when the row does not pass.
     fn lock(&self, context: &Context<'_>, row: &mut [Value]) -> Result<bool> {
-        for target in &self.targets {
+        for target in &*self.targets {
             while let Some((key, bytes)) = identity(row, target.target.identity)? {
                 match target.lock(context, &key, &bytes)? {
                     None | Some(Outcome::Gone | Outcome::Repeated) => return Ok(false),

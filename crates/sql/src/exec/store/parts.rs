@@ -7,6 +7,7 @@ use crate::codec::range::Range;
 use crate::codec::row::StoredRow;
 use crate::exec::{Context, ShownRow};
 use crate::functions::SHORT_BYTES;
+use crate::physical::Access;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Scan, Tree, View, Visitor};
@@ -118,7 +119,7 @@ impl PartReader<'_> {
     ) -> Result<(u64, Reached)> {
         self.scan.go_through(self.parts.range(part, &[]));
         let parts = self.parts;
-        let Rows { table, columns, .. } = &parts.rows;
+        let Access { table, columns, .. } = &*parts.rows.access;
         let mut look = Look {
             table,
             columns,

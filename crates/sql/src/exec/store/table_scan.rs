@@ -11,6 +11,7 @@ use crate::types::Value;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_store::{Scan, Visitor, WorkMemory};
+use std::sync::Arc;
 
 /// Leaves of the smallest range that several threads go through at the same time: a few milliseconds' work.
 const SHARED_LEAST: u64 = 512;
@@ -57,7 +58,7 @@ impl Since {
 #[derive(Debug)]
 pub(super) struct TableScan {
     rows: Rows,
-    range: Option<KeyRange>,
+    range: Option<Arc<KeyRange>>,
     /// The range is one value for each column of the key.
     whole_key: bool,
     backward: bool,
@@ -74,7 +75,12 @@ enum State {
 }
 
 impl TableScan {
-    pub(super) fn new(node: usize, access: &Access, range: Option<&KeyRange>, backward: bool) -> Self {
+    pub(super) fn new(
+        node: usize,
+        access: &Arc<Access>,
+        range: Option<&Arc<KeyRange>>,
+        backward: bool,
+    ) -> Self {
         let columns = access.table.codec().key_columns().len();
         let whole_key = columns > 0 && range.is_some_and(|range| range.equal.len() == columns);
         TableScan {
@@ -89,7 +95,7 @@ impl TableScan {
 
     /// Adds the only row there can be.
     fn fetch_one(&self, context: &Context<'_>, range: &KeyRange, out: &mut Batch) -> Result<()> {
-        let columns = self.rows.table.codec().key_columns();
+        let columns = self.rows.access.table.codec().key_columns();
         let mut key = Vec::with_capacity(16);
         for (expr, column) in range.equal.iter().zip(columns) {
             if !encode_equal(std::slice::from_ref(column), [&*expr.eval(&[], context)?], &mut key)? {
@@ -110,7 +116,7 @@ impl TableScan {
     fn evaluate(&self, context: &Context<'_>) -> Result<Option<Range>> {
         match &self.range {
             None => Ok(Some(Range::default())),
-            Some(range) => evaluate(self.rows.table.codec().key_columns(), range, context),
+            Some(range) => evaluate(self.rows.access.table.codec().key_columns(), range, context),
         }
     }
 
@@ -143,7 +149,7 @@ impl Operator for TableScan {
     }
 
     fn pass_over(&mut self, context: &Context<'_>) -> Result<Option<u64>> {
-        if self.whole_key || self.backward || self.rows.filter.is_some() {
+        if self.whole_key || self.backward || self.rows.access.filter.is_some() {
             return Ok(None);
         }
         if let State::New = self.state {
@@ -162,7 +168,7 @@ impl Operator for TableScan {
         context: &Context<'_>,
         each: &mut dyn FnMut(ShownRow<'_>) -> Result<()>,
     ) -> Result<Option<u64>> {
-        if self.whole_key || self.rows.identity {
+        if self.whole_key || self.rows.access.identity {
             return Ok(None);
         }
         if let State::New = self.state {
@@ -182,7 +188,10 @@ impl Operator for TableScan {
     }
 
     fn share(&mut self, context: &Context<'_>, parts: usize) -> Result<Option<Parts>> {
-        let is_plain = !self.whole_key && !self.backward && !self.rows.identity && self.rows.filter.is_none();
+        let is_plain = !self.whole_key
+            && !self.backward
+            && !self.rows.access.identity
+            && self.rows.access.filter.is_none();
         if !is_plain || !matches!(self.state, State::New) {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use crate::catalog::{
     Table, TableKey,
 };
 use crate::logical::Comparison;
-use crate::physical::{Access, Estimate, Expr, Node, Plan, PlanColumn, Statement, Target};
+use crate::physical::{self, Access, Checks, Estimate, Expr, Node, Plan, PlanColumn, Statement, Target};
 use crate::session::{Database, Interrupt, SessionState};
 use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Error, Result};
@@ -321,7 +321,7 @@ fn access(table: &Arc<Table>, identity: bool) -> Access {
 
 fn scan_with(access: Access) -> Plan {
     let width = access.columns.len() + if access.identity { 2 } else { 0 };
-    plan(Node::TableScan { access, range: None, backward: false }, width)
+    plan(Node::TableScan { access: Arc::new(access), range: None, backward: false }, width)
 }
 
 fn table_scan(table: &Arc<Table>) -> Plan {
@@ -340,14 +340,23 @@ fn values(rows: Vec<Vec<Value>>) -> Plan {
 }
 
 fn insert(table: &Arc<Table>, rows: Vec<Vec<Value>>) -> Plan {
-    let node = Node::Insert {
-        input: Box::new(values(rows)),
+    insert_with(table, rows, Checks::default(), None)
+}
+
+fn insert_with(
+    table: &Arc<Table>,
+    rows: Vec<Vec<Value>>,
+    checks: Checks,
+    returning: Option<Vec<Expr>>,
+) -> Plan {
+    let width = returning.as_ref().map_or(0, Vec::len);
+    let insert = physical::Insert {
         table: Arc::clone(table),
         values: (0..table.columns.len()).map(Expr::Column).collect(),
-        checks: Vec::new(),
-        returning: None,
+        checks,
+        returning,
     };
-    plan(node, 0)
+    plan(Node::Insert { input: Box::new(values(rows)), insert: Arc::new(insert) }, width)
 }
 
 fn target(table: &Arc<Table>) -> Target {
@@ -356,25 +365,36 @@ fn target(table: &Arc<Table>) -> Target {
 }
 
 fn update(table: &Arc<Table>, filter: Option<Expr>, assignments: Vec<(usize, Expr)>) -> Plan {
-    let node = Node::Update {
-        input: Box::new(rows_to_change(table, filter.clone())),
+    update_with(table, filter, assignments, None)
+}
+
+fn update_with(
+    table: &Arc<Table>,
+    filter: Option<Expr>,
+    assignments: Vec<(usize, Expr)>,
+    returning: Option<Vec<Expr>>,
+) -> Plan {
+    let input = Box::new(rows_to_change(table, filter.clone()));
+    let width = returning.as_ref().map_or(0, Vec::len);
+    let update = physical::Update {
         target: target(table),
         recheck: filter,
         assignments: assignments.into_iter().map(|(at, value)| (vec![at], value)).collect(),
-        checks: Vec::new(),
-        returning: None,
+        checks: Checks::default(),
+        returning,
     };
-    plan(node, 0)
+    plan(Node::Update { input, update: Arc::new(update) }, width)
 }
 
 fn delete(table: &Arc<Table>, filter: Option<Expr>) -> Plan {
-    let node = Node::Delete {
-        input: Box::new(rows_to_change(table, filter.clone())),
-        target: target(table),
-        recheck: filter,
-        returning: None,
-    };
-    plan(node, 0)
+    delete_with(table, filter, None)
+}
+
+fn delete_with(table: &Arc<Table>, filter: Option<Expr>, returning: Option<Vec<Expr>>) -> Plan {
+    let input = Box::new(rows_to_change(table, filter.clone()));
+    let width = returning.as_ref().map_or(0, Vec::len);
+    let delete = physical::Delete { target: target(table), recheck: filter, returning };
+    plan(Node::Delete { input, delete: Arc::new(delete) }, width)
 }
 
 /// A whole number plus another.

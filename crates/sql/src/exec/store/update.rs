@@ -7,10 +7,11 @@ use super::foreign::ForeignKeys;
 use super::insert::give;
 use super::lock::identity;
 use super::writer::{Seen, Writer};
-use crate::physical::{Expr, Target};
+use crate::physical;
 use crate::types::Value;
 use crate::{Error, Result};
 use gannet_store::Outcome;
+use std::mem;
 use std::sync::Arc;
 
 /// Changes rows, and gives the columns of RETURNING. A row that somebody else has changed meanwhile is looked at again as it is
@@ -18,64 +19,63 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Update {
     input: Box<dyn Operator>,
-    target: Target,
-    recheck: Option<Expr>,
-    /// New values by position in the table, over the input's row.
-    assignments: Vec<(Vec<usize>, Expr)>,
-    /// Over the new row, followed by the input's row.
-    returning: Option<Vec<Expr>>,
+    plan: Arc<physical::Update>,
     writer: Writer,
     foreign: Option<ForeignKeys>,
     batch: Batch,
     done: usize,
     ended: bool,
+    /// The row as it was: all of it where there are foreign keys, else what index entries are made of.
     old: Vec<Value>,
     new: Vec<Value>,
+    /// What is assigned, before it is.
+    made: Vec<Value>,
     /// What the new values are charged as.
     charges: RowCharges,
 }
 
 impl Update {
-    pub(super) fn new(
-        input: Box<dyn Operator>,
-        target: &Target,
-        recheck: Option<&Expr>,
-        assignments: &[(Vec<usize>, Expr)],
-        checks: &[(String, Expr)],
-        returning: Option<&[Expr]>,
-    ) -> Self {
+    pub(super) fn new(input: Box<dyn Operator>, plan: &Arc<physical::Update>) -> Self {
         Update {
             input,
-            recheck: recheck.cloned(),
-            assignments: assignments.to_vec(),
-            returning: returning.map(<[Expr]>::to_vec),
-            writer: Writer::new(&target.table, checks),
+            plan: Arc::clone(plan),
+            writer: Writer::new(&plan.target.table, Arc::clone(&plan.checks)),
             foreign: None,
             batch: Batch::new(),
             done: 0,
             ended: false,
             old: Vec::new(),
             new: Vec::new(),
+            made: Vec::new(),
             charges: RowCharges::default(),
-            target: target.clone(),
         }
     }
 
     /// Changes the next row of the input.
     fn update(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
+        let plan = &self.plan;
         let row = self.batch.row_mut(self.done);
         self.done += 1;
         loop {
-            let Some((key, bytes)) = identity(row, self.target.identity)? else { return Ok(()) };
-            self.old.clear();
-            self.old.resize(self.target.table.columns.len(), Value::Null);
-            for (in_table, in_row) in &self.target.columns {
-                self.old[*in_table].clone_from(&row[*in_row]);
-            }
-            self.new.clone_from(&self.old);
+            let Some((key, bytes)) = identity(row, plan.target.identity)? else { return Ok(()) };
             self.charges.clear();
-            for (positions, value) in &self.assignments {
-                let value = value.eval(row, context)?.into_row(context, &mut self.charges)?;
+            self.made.clear();
+            for (_, value) in &plan.assignments {
+                self.made.push(value.eval(row, context)?.into_row(context, &mut self.charges)?);
+            }
+            self.new.clear();
+            self.new.resize(plan.target.table.columns.len(), Value::Null);
+            for (in_table, in_row) in &plan.target.columns {
+                let value = &mut row[*in_row];
+                // Only RETURNING looks at the row once more; where it has changed meanwhile it is read anew.
+                self.new[*in_table] = if plan.returning.is_some() { value.clone() } else { mem::take(value) };
+            }
+            if self.foreign.is_some() {
+                self.old.clone_from(&self.new);
+            } else {
+                self.writer.keep_entries(&self.new, &mut self.old);
+            }
+            for ((positions, _), value) in plan.assignments.iter().zip(self.made.drain(..)) {
                 assign(&mut self.new, positions, value)?;
             }
             let seen = Seen { view: context.view, key: &key, bytes: &bytes };
@@ -84,8 +84,8 @@ impl Update {
                 Outcome::Gone | Outcome::Repeated => return Ok(()),
                 Outcome::Moved => return Err(describe::moved()),
                 Outcome::Changed(newer) => {
-                    self.target.reread(row, &key, &newer)?;
-                    if let Some(recheck) = &self.recheck
+                    plan.target.reread(row, &key, &newer)?;
+                    if let Some(recheck) = &plan.recheck
                         && !recheck.is_true(row, context)?
                     {
                         return Ok(());
@@ -94,10 +94,10 @@ impl Update {
             }
         }
         if let Some(foreign) = &mut self.foreign {
-            foreign.updated(context, &self.target.table, &self.old, &self.new)?;
+            foreign.updated(context, &plan.target.table, &self.old, &self.new)?;
         }
         context.affected.set(context.affected.get() + 1);
-        if let Some(returning) = &self.returning {
+        if let Some(returning) = &plan.returning {
             self.new.extend(row.iter().cloned());
             out.push_with(|values| give(returning, &self.new, context, values))?;
         }
@@ -120,8 +120,8 @@ fn assign(new: &mut [Value], positions: &[usize], value: Value) -> Result<()> {
 
 impl Operator for Update {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
-        out.reset(self.returning.as_ref().map_or(0, Vec::len));
-        let table = &self.target.table;
+        out.reset(self.plan.returning.as_ref().map_or(0, Vec::len));
+        let table = &self.plan.target.table;
         if self.foreign.is_none() && !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) {
             self.foreign = Some(ForeignKeys::new(context, &Arc::clone(table))?);
         }

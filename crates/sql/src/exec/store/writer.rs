@@ -11,11 +11,16 @@ use super::access::{index_tree, table_tree};
 use super::describe::{self, waited_too_long};
 use crate::catalog::{Table, TableKey};
 use crate::codec::key::check_length;
-use crate::physical::Expr;
+use crate::physical::Checks;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Error as StoreError, Outcome, Transaction, View};
 use std::sync::Arc;
+
+/// Room that a row gets before its length is known: one of that many bytes grows once or twice.
+const FIRST_BYTES: usize = 128;
+/// Bytes that a changed row is expected to grow by.
+const SPARE_BYTES: usize = 16;
 
 /// Writes rows of a table.
 #[derive(Debug)]
@@ -25,8 +30,8 @@ pub(super) struct Writer {
     primary: Option<usize>,
     /// The other ones, in the order in which they were made.
     indexes: Vec<usize>,
-    /// CHECK constraints over a row, by name.
-    checks: Vec<(String, Expr)>,
+    /// Over a row.
+    checks: Checks,
     key: Vec<u8>,
     row: Vec<u8>,
     old_entry: Vec<u8>,
@@ -43,12 +48,10 @@ pub(super) struct Seen<'r> {
 }
 
 impl Writer {
-    pub(super) fn new(table: &Arc<Table>, checks: &[(String, Expr)]) -> Self {
+    pub(super) fn new(table: &Arc<Table>, checks: Checks) -> Self {
         let mut indexes: Vec<usize> =
             (0..table.indexes.len()).filter(|index| !table.indexes[*index].primary).collect();
         indexes.sort_by_key(|index| table.indexes[*index].oid);
-        let mut checks = checks.to_vec();
-        checks.sort_by(|a, b| a.0.cmp(&b.0));
         Writer {
             primary: table.indexes.iter().position(|index| index.primary),
             table: Arc::clone(table),
@@ -68,7 +71,7 @@ impl Writer {
                 return Err(describe::null_value(&self.table, column, row, context));
             }
         }
-        for (name, condition) in &self.checks {
+        for (name, condition) in &*self.checks {
             if condition.truth(row, context)? == Some(false) {
                 return Err(describe::check(&self.table, name, row, context));
             }
@@ -76,10 +79,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes key and bytes of a row; `row_id` for a table without primary key.
-    fn encode(&mut self, row: &[Value], row_id: Option<u64>) -> Result<()> {
+    /// Puts what entries of indexes are made of into their places.
+    pub(super) fn keep_entries(&self, row: &[Value], kept: &mut Vec<Value>) {
+        kept.clear();
+        if self.indexes.is_empty() {
+            return;
+        }
+        kept.resize(row.len(), Value::Null);
+        for index in &self.indexes {
+            for position in self.table.codec().index_positions(*index) {
+                kept[*position].clone_from(&row[*position]);
+            }
+        }
+    }
+
+    /// Makes key and bytes of a row; `row_id` for a table without primary key. `about`: bytes it takes.
+    fn encode(&mut self, row: &[Value], row_id: Option<u64>, about: usize) -> Result<()> {
         self.key.clear();
         self.row.clear();
+        self.row.reserve(about);
         match row_id {
             Some(id) => self.key.extend_from_slice(&id.to_be_bytes()),
             None => self.table.codec().row_key(row, &mut self.key)?,
@@ -99,7 +117,7 @@ impl Writer {
             TableKey::RowId => Some(context.session.next_row_id(&self.table)?),
             TableKey::Columns(_) => None,
         };
-        self.encode(row, row_id)?;
+        self.encode(row, row_id, FIRST_BYTES)?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         self.check_key(&transaction)?;
@@ -141,7 +159,7 @@ impl Writer {
         Error::new(SqlState::DATA_CORRUPTED, format!("table \"{}\" is damaged: {what}", self.table.name))
     }
 
-    /// Replaces a row that was seen, `old`, by `new`.
+    /// Replaces a row that was seen, `old`, by `new`. Of `old` only what entries of indexes are made of is looked at.
     pub(super) fn update(
         &mut self,
         context: &Context<'_>,
@@ -154,7 +172,7 @@ impl Writer {
             TableKey::RowId => Some(row_id(seen.key).ok_or_else(|| self.damaged("a row without number"))?),
             TableKey::Columns(_) => None,
         };
-        self.encode(new, row_id)?;
+        self.encode(new, row_id, seen.bytes.len() + SPARE_BYTES)?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         let moves = self.key != seen.key;

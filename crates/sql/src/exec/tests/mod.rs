@@ -191,7 +191,7 @@ fn values(rows: &[Vec<Value>]) -> Plan {
 }
 
 fn no_rows(width: usize) -> Plan {
-    plan(Node::Values(Vec::new()), width)
+    plan(Node::Values(Arc::new([])), width)
 }
 
 /// Rows of one number each.

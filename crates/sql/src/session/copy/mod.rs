@@ -441,8 +441,8 @@ fn replace_source(plan: &mut Plan, columns: &[PlanColumn]) -> bool {
     };
     match &mut plan.node {
         Node::Values(rows) => {
-            let [row] = rows.as_mut_slice() else { return false };
-            let mut exprs = std::mem::take(row);
+            let [row] = &**rows else { return false };
+            let mut exprs = row.clone();
             if !exprs.iter_mut().all(take_from_row) {
                 return false;
             }

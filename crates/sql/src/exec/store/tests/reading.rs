@@ -31,8 +31,11 @@ fn index_scan(
     look_ahead: bool,
     filter: Option<Expr>,
 ) -> Plan {
-    let access = Access { filter, ..access(ground.table(T), false) };
-    plan(Node::IndexScan { access, index, range, backward, index_only: false, look_ahead }, 4)
+    let access = Arc::new(Access { filter, ..access(ground.table(T), false) });
+    plan(
+        Node::IndexScan { access, index, range: Arc::new(range), backward, index_only: false, look_ahead },
+        4,
+    )
 }
 
 #[test]
@@ -40,7 +43,8 @@ fn a_table_is_scanned_both_ways_and_within_ranges() {
     let ground = ground();
     let session = ground.session();
     let scan = |range: Option<KeyRange>, backward: bool, filter: Option<Expr>| {
-        let access = Access { columns: vec![0], filter, ..access(ground.table(T), false) };
+        let access = Arc::new(Access { columns: vec![0], filter, ..access(ground.table(T), false) });
+        let range = range.map(Arc::new);
         let rows = session.rows(plan(Node::TableScan { access, range, backward }, 1));
         rows.into_iter().map(|row| row[0].as_int().unwrap()).collect::<Vec<_>>()
     };
@@ -67,7 +71,7 @@ fn a_table_is_scanned_both_ways_and_within_ranges() {
 fn rows_are_counted_without_being_read() {
     let ground = ground();
     let session = ground.session();
-    let access = Access { columns: Vec::new(), ..access(ground.table(T), false) };
+    let access = Arc::new(Access { columns: Vec::new(), ..access(ground.table(T), false) });
     let rows = session.rows(plan(Node::TableScan { access, range: None, backward: false }, 0));
     assert_eq!(rows.len() as i64, ROWS);
 }
@@ -103,11 +107,11 @@ fn an_index_alone_gives_its_columns_and_those_of_the_key() {
     let ground = ground();
     let session = ground.session();
     for (index, column) in [(1, 1), (2, 3)] {
-        let access = Access { columns: vec![0, column], ..access(ground.table(T), false) };
+        let access = Arc::new(Access { columns: vec![0, column], ..access(ground.table(T), false) });
         let node = Node::IndexScan {
             access,
             index,
-            range: KeyRange { not_null: true, ..KeyRange::default() },
+            range: Arc::new(KeyRange { not_null: true, ..KeyRange::default() }),
             backward: false,
             index_only: true,
             look_ahead: false,
@@ -135,7 +139,7 @@ fn join(
 ) -> Plan {
     let columns = if index_only { vec![0, 1] } else { vec![0, 1, 3] };
     let inner = columns.len();
-    let access = Access { columns, filter: conditions.0, ..access(ground.table(T), false) };
+    let access = Arc::new(Access { columns, filter: conditions.0, ..access(ground.table(T), false) });
     let outer = values(outer);
     let gives_inner = matches!(kind, JoinKind::Inner | JoinKind::Left);
     let width = outer.columns.len() + if gives_inner { inner } else { 0 };

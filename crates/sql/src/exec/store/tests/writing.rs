@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::logical::{LockStrength, LockWait};
-use crate::physical::{LockTarget, Recheck, RecheckStep};
+use crate::physical::{Checks, LockTarget, Recheck, RecheckStep};
 
 const T: Oid = 1;
 
@@ -105,15 +105,14 @@ fn constraints_of_a_row() {
     assert_eq!(state, "23502");
     assert_eq!(message, "null value in column \"id\" of relation \"t\" violates not-null constraint");
     assert_eq!(detail, format!("Failing row contains (null, 1, {}...).", "x".repeat(64)));
-    let mut plan =
-        insert(ground.table(T), vec![row(8, 5, "b8"), vec![int(9), Value::Null, Value::text("b9")]]);
-    let Node::Insert { checks, .. } = &mut plan.node else { panic!() };
+    let plan = |least: i64| {
+        let check = compare(Comparison::Greater, Expr::Column(1), literal(least));
+        let rows = vec![row(8, 5, "b8"), vec![int(9), Value::Null, Value::text("b9")]];
+        insert_with(ground.table(T), rows, Arc::new([("t_a_check".to_owned(), check)]), None)
+    };
     // NULL is no violation.
-    checks.push(("t_a_check".to_owned(), compare(Comparison::Greater, Expr::Column(1), literal(4))));
-    assert_eq!(session.run(plan.clone()).unwrap(), 2);
-    let Node::Insert { checks, .. } = &mut plan.node else { panic!() };
-    checks[0].1 = compare(Comparison::Greater, Expr::Column(1), literal(5));
-    let error = session.error(plan);
+    assert_eq!(session.run(plan(4)).unwrap(), 2);
+    let error = session.error(plan(5));
     assert_eq!(told(&error).1, "new row for relation \"t\" violates check constraint \"t_a_check\"");
     assert_eq!(told(&error).2, "Failing row contains (8, 5, b8).");
 }
@@ -132,26 +131,21 @@ fn returning_gives_the_rows_in_batches_of_any_size() {
     let ground = ground();
     let table = ground.table(T);
     let session = ground.session();
-    let mut plan = update(table, None, vec![(1, plus(Expr::Column(1), 1))]);
-    plan.columns = self::plan(Node::One, 2).columns;
-    let Node::Update { returning, .. } = &mut plan.node else { panic!() };
     // The new value, and the old one of the input's row.
-    *returning = Some(vec![Expr::Column(1), Expr::Column(4)]);
+    let returning = Some(vec![Expr::Column(1), Expr::Column(4)]);
+    let plan = update_with(table, None, vec![(1, plus(Expr::Column(1), 1))], returning);
     let (rows, affected, _) = session.run_all(plan, 2).unwrap();
     assert_eq!(rows, (1..=5).map(|id| vec![int(id * 10 + 1), int(id * 10)]).collect::<Vec<_>>());
     assert_eq!(affected, 5);
-    let mut plan = delete(table, Some(compare(Comparison::Less, Expr::Column(0), literal(4))));
-    plan.columns = self::plan(Node::One, 1).columns;
-    let Node::Delete { returning, .. } = &mut plan.node else { panic!() };
-    *returning = Some(vec![Expr::Column(2)]);
+    let few = compare(Comparison::Less, Expr::Column(0), literal(4));
+    let plan = delete_with(table, Some(few), Some(vec![Expr::Column(2)]));
     assert_eq!(
         session.run_all(plan, 2).unwrap().0,
         [["b1"], ["b2"], ["b3"]].map(|row| row.map(Value::text).to_vec())
     );
-    let mut plan = insert(table, (10..20).map(|id| row(id, id, &format!("n{id}"))).collect());
-    plan.columns = self::plan(Node::One, 1).columns;
-    let Node::Insert { returning, .. } = &mut plan.node else { panic!() };
-    *returning = Some(vec![plus(Expr::Column(0), 1000)]);
+    let rows = (10..20).map(|id| row(id, id, &format!("n{id}"))).collect();
+    let returning = Some(vec![plus(Expr::Column(0), 1000)]);
+    let plan = insert_with(table, rows, Checks::default(), returning);
     let rows = session.run_all(plan, 3).unwrap().0;
     assert_eq!(rows, (1010..1020).map(|id| vec![int(id)]).collect::<Vec<_>>());
 }
@@ -159,8 +153,11 @@ fn returning_gives_the_rows_in_batches_of_any_size() {
 fn lock(table: &Arc<Table>, wait: LockWait, filter: Option<Expr>) -> Plan {
     let node = Node::LockRows {
         input: Box::new(rows_to_change(table, filter.clone())),
-        targets: vec![LockTarget { target: target(table), strength: LockStrength::Update, wait }],
-        recheck: Recheck { fixed: vec![], steps: filter.map(RecheckStep::Holds).into_iter().collect() },
+        targets: Arc::new([LockTarget { target: target(table), strength: LockStrength::Update, wait }]),
+        recheck: Arc::new(Recheck {
+            fixed: vec![],
+            steps: filter.map(RecheckStep::Holds).into_iter().collect(),
+        }),
     };
     plan(node, table.columns.len() + 2)
 }
