@@ -481,7 +481,7 @@ impl Connected {
         if portal.is_empty() {
             self.session.close_portal("");
         }
-        self.session.bind(portal, statement, parameters)?;
+        self.session.bind(portal, (statement, prepared), parameters)?;
         if self.session.portals() == 1 {
             // All others have ended, with their transactions or by errors.
             self.formats.1.clear();

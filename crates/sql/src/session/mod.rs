@@ -365,10 +365,14 @@ impl Session {
         &self.state.style
     }
 
-    /// Makes a portal of a prepared statement and values for its parameters. Portal "" is replaced silently.
-    pub fn bind(&mut self, portal: &str, statement: &str, parameters: Vec<Value>) -> Result<()> {
+    /// Makes a portal of a prepared statement, whose name errors tell, and values for its parameters. Portal "" is replaced silently.
+    pub fn bind(
+        &mut self,
+        portal: &str,
+        (statement, prepared): (&str, Arc<Prepared>),
+        parameters: Vec<Value>,
+    ) -> Result<()> {
         self.extended("", |session| {
-            let prepared = session.prepared(statement)?;
             if let Some(parsed) = &prepared.parsed {
                 session.refuse_in_failed(parsed)?;
             }
