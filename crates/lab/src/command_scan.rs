@@ -7,7 +7,7 @@ use gannet_lab::gannet::mode;
 use gannet_lab::scan::embedded::Embedded;
 use gannet_lab::scan::read::{self, Pattern, Task};
 use gannet_lab::scan::served::Served;
-use gannet_lab::scan::{self, Base, Plan, Rows, growth, neighbour, singles};
+use gannet_lab::scan::{self, Base, Host, Plan, Rows, growth, neighbour, singles};
 use gannet_lab::servers::{Kind, Options, database, make};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
@@ -34,10 +34,10 @@ USAGE
 a file beside it, which they remove.
 
 OPTIONS
-    --driver NAME     gannet, sqlite or firebird (built with the feature `rivals`), or a SERVER: gannet-server, postgresql
+    --driver NAME     gannet, sqlite, or a SERVER: gannet-server, postgresql, firebird (sqlite, firebird: built with `rivals`)
     --io MODE         of Gannet: auto, direct, uncached or buffered [auto]
     --limit SIZE      memory that the whole process may have; a server is held to it by a group of its own
-    --budget SIZE     of that, Gannet's budget [nearly all]
+    --budget SIZE     of that, Gannet's budget [nearly all], or Firebird's cache of pages
     --fits            the database fits into it: rivals' caches are set for that
     --pattern NAME    scan (rows are counted), rows (all to the client), sort (by an unindexed column), tag (order of an index)
     --plan NAME       of tag: chosen, index or sort [chosen]
@@ -109,17 +109,24 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
 }
 
 impl Arguments {
-    fn server(&self) -> Option<Kind> {
-        match self.driver.as_str() {
-            "gannet-server" => Some(Kind::Gannet),
-            "postgresql" => Some(Kind::PostgreSql),
-            _ => None,
+    /// Starts a server with the database, or makes one there.
+    fn host(&self, create: bool, limit: Option<u64>) -> Result<Box<dyn Host>> {
+        let kind = match self.driver.as_str() {
+            "gannet-server" => Kind::Gannet,
+            "postgresql" => Kind::PostgreSql,
+            #[cfg(feature = "rivals")]
+            "firebird" => {
+                use gannet_lab::scan::firebird::Firebird;
+                return Ok(Box::new(Firebird::start(&self.dir, limit, self.budget, create)?));
+            }
+            #[cfg(not(feature = "rivals"))]
+            "firebird" => bail!("this build has no firebird: build with `--features rivals`"),
+            other => bail!("--driver is gannet-server, postgresql or firebird here, not {other:?}"),
+        };
+        if create {
+            make(kind, &self.dir)?;
         }
-    }
-
-    fn the_server(&self) -> Result<Kind> {
-        self.server()
-            .with_context(|| format!("--driver is gannet-server or postgresql here, not {:?}", self.driver))
+        Ok(Box::new(Served::start(&self.options(kind, limit))?))
     }
 
     fn options(&self, kind: Kind, limit: Option<u64>) -> Options {
@@ -132,15 +139,8 @@ impl Arguments {
 
     /// Opens the database, or makes one; a server that is to load has no limit.
     fn open(&self, create: bool, limit: Option<u64>) -> Result<Box<dyn Base>> {
-        if let Some(kind) = self.server() {
-            if create {
-                make(kind, &self.dir)?;
-            }
-            return Ok(Box::new(Served::start(&self.options(kind, limit))?));
-        }
-        #[cfg(feature = "rivals")]
-        if self.driver == "firebird" {
-            return Ok(Box::new(gannet_lab::scan::firebird::Firebird::start(&self.dir, limit, create)?));
+        if matches!(self.driver.as_str(), "gannet-server" | "postgresql" | "firebird") {
+            return Ok(self.host(create, limit)?);
         }
         // Without a limit: enough for loading.
         let limit = limit.unwrap_or(1 << 30);
@@ -151,9 +151,7 @@ impl Arguments {
                 Ok(Box::new(gannet_lab::scan::sqlite::Sqlite::open(&self.dir, limit, self.fits, create)?))
             }
             #[cfg(not(feature = "rivals"))]
-            "sqlite" | "firebird" => {
-                bail!("this build has no {}: build with `--features rivals`", self.driver)
-            }
+            "sqlite" => bail!("this build has no sqlite: build with `--features rivals`"),
             other => {
                 bail!("there is no driver {other:?}: gannet, gannet-server, sqlite, postgresql, firebird")
             }
@@ -211,13 +209,11 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
             removed(&arguments, closed(base, outcome))?
         }
         ["grow"] => {
-            let kind = arguments.the_server()?;
             remove_left(&arguments.dir)?;
-            make(kind, &arguments.dir)?;
-            let served = Served::start(&arguments.options(kind, Some(arguments.limit)))?;
+            let host = arguments.host(true, Some(arguments.limit))?;
             let (parts, most, seed) = (arguments.parts, arguments.most, arguments.seed);
-            let outcome = growth::grow(&served, &arguments.rows(), parts, most, seed, stop);
-            removed(&arguments, closed(Box::new(served), outcome))?
+            let outcome = growth::grow(&*host, &arguments.rows(), parts, most, seed, stop);
+            removed(&arguments, closed(host, outcome))?
         }
         ["share"] => share(&arguments, stop)?,
         ["neighbour"] => beside(&arguments, stop)?,
@@ -265,7 +261,9 @@ fn removed(arguments: &Arguments, outcome: Result<Value>) -> Result<Value> {
 }
 
 fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
-    let Kind::Gannet = arguments.the_server()? else { bail!("share is for gannet-server only") };
+    if arguments.driver != "gannet-server" {
+        bail!("share is for gannet-server only");
+    }
     // What was closed is complete, and can be copied; its name is that of the file.
     let other = arguments.dir.join("other.gnt");
     fs::copy(database(&arguments.dir), &other).with_context(|| format!("cannot make {other:?}"))?;
@@ -286,14 +284,13 @@ fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 }
 
 fn beside(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
-    let kind = arguments.the_server()?;
     let file = arguments.dir.with_extension("neighbour");
     neighbour::make(&file, arguments.limit / 2)?;
     let time = Duration::from_secs(arguments.seconds);
     let parts = neighbour::Parts { alone: time, beside: time * 2, after: time };
-    let outcome = Served::start(&arguments.options(kind, Some(arguments.limit))).and_then(|served| {
-        let outcome = neighbour::measure(&served, kind, &file, parts, arguments.seed, stop);
-        closed(Box::new(served), outcome)
+    let outcome = arguments.host(false, Some(arguments.limit)).and_then(|host| {
+        let outcome = neighbour::measure(&*host, &file, parts, arguments.seed, stop);
+        closed(host, outcome)
     });
     fs::remove_file(&file)?;
     outcome
@@ -311,7 +308,10 @@ mod tests {
             (&["cold", "--rows", "3", "--pattern", "scan"], "--dir and --rows are missing"),
             (&["cold", "--dir", "d", "--rows", "3", "--pattern", "walk"], "--pattern is scan"),
             (&["load", "--dir", "d", "--rows", "3", "--driver", "oracle"], "no driver"),
-            (&["grow", "--dir", "d", "--rows", "3", "--driver", "gannet"], "gannet-server or postgresql"),
+            (
+                &["grow", "--dir", "d", "--rows", "3", "--driver", "gannet"],
+                "gannet-server, postgresql or firebird",
+            ),
             (&["walk", "--dir", "d", "--rows", "3"], "does not know"),
         ] {
             let error = work(&mut lexopt::Parser::from_args(wrong), &go_on).unwrap_err();

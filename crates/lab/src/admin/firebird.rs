@@ -72,6 +72,14 @@ pub(super) fn command(task: Task, server: &Server, made: &Path) -> Result<Comman
     })
 }
 
+/// A full backup.
+///
+/// # Errors
+/// The program is missing.
+pub(crate) fn full(server: &Server, made: &Path) -> Result<Command> {
+    backup(server, 0, made)
+}
+
 fn backup(server: &Server, level: usize, made: &Path) -> Result<Command> {
     let mut command = server.beside(&utility(&["nbackup"])?)?;
     command.args(["-B", &level.to_string()]).arg(server.address()).arg(made);
@@ -85,7 +93,7 @@ fn backup(server: &Server, level: usize, made: &Path) -> Result<Command> {
 pub(super) fn first_of_chain(server: &Server, out: &Path) -> Result<Command> {
     let chain = chain(out);
     fs::create_dir(&chain)?;
-    backup(server, 0, &chain.join("full"))
+    full(server, &chain.join("full"))
 }
 
 /// Where a task puts what it makes: what is added to a chain stays with it.
@@ -193,7 +201,10 @@ pub(super) fn abandon(task: Task, made: &Path, session: &mut dyn Connection) -> 
 }
 
 /// Ends a backup's lock of the database: what it has begun within the server comes to its end first, as it could lock it yet.
-fn unlock(session: &mut dyn Connection) -> Result<()> {
+///
+/// # Errors
+/// It does not end.
+pub(crate) fn unlock(session: &mut dyn Connection) -> Result<()> {
     let theirs = "mon$attachment_id <> current_connection and mon$remote_process containing 'nbackup'";
     let began = Instant::now();
     loop {

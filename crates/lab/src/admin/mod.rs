@@ -17,7 +17,7 @@
 //! stop everybody's syncs; a task begins no more than once a second, so that it is not measured how often a program can be started.
 
 pub mod files;
-mod firebird;
+pub(crate) mod firebird;
 pub mod garbage;
 pub mod measure;
 pub mod place;

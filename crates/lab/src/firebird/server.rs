@@ -104,6 +104,11 @@ fn found() -> Result<Installed> {
     installation().with_context(|| format!("Firebird 3 is not installed: {HOW}"))
 }
 
+/// The setting of a cache of so many bytes.
+pub fn cache_of(bytes: u64) -> String {
+    format!("DefaultDbCachePages={}", bytes / PAGE_SIZE)
+}
+
 /// The database in a folder.
 pub fn database(folder: &Path) -> PathBuf {
     folder.join("lab.fdb")

@@ -16,6 +16,8 @@ use rsfbclient_core::{
     charset::UTF_8,
 };
 use rsfbclient_native::{DynLoad, NativeFbAttachmentConfig, NativeFbClient, RemoteConfig};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Instant;
 
 type Native = NativeFbClient<DynLoad>;
@@ -69,7 +71,7 @@ impl Target {
         let database = client
             .attach_database(&config, Dialect::D3, false)
             .map_err(|error| judged("connecting", error))?;
-        Ok(Attached { client, database, transaction: None, prepared: Vec::new() })
+        Ok(Attached { client, database, transaction: None, prepared: Vec::new(), blocks: None })
     }
 }
 
@@ -85,6 +87,15 @@ pub struct Attached {
     database: Attachment,
     transaction: Option<Transaction>,
     prepared: Vec<Prepared>,
+    /// Statements that insert so many rows, of the table that was inserted into last.
+    blocks: Option<Blocks>,
+}
+
+/// See [`Attached::insert`].
+struct Blocks {
+    table: String,
+    columns: Vec<String>,
+    by_rows: HashMap<usize, Handle>,
 }
 
 /// What a statement is to the driver.
@@ -317,6 +328,49 @@ impl Attached {
             }
         }
         Ok((Vec::new(), 0))
+    }
+
+    /// Inserts rows, as lines of COPY, in the transaction that there is, else in one of their own: by blocks of many each, which are kept prepared. So
+    /// nobody changes the table's definition afterwards.
+    ///
+    /// # Errors
+    /// The server's; or there is no such table.
+    pub fn insert(&mut self, table: &str, data: &[u8]) -> Result<()> {
+        let known = self.blocks.take().filter(|known| known.table == table);
+        let mut blocks = match known {
+            Some(known) => known,
+            None => {
+                let columns = self.columns(&dialect::stored(table))?;
+                if columns.is_empty() {
+                    bail!("there is no table {table}");
+                }
+                Blocks { table: table.to_owned(), columns, by_rows: HashMap::new() }
+            }
+        };
+        let lines: Vec<&str> = std::str::from_utf8(data)?.lines().collect();
+        let done = self.within(|this, transaction| {
+            let (name, most) =
+                (dialect::stored(table), dialect::insert_block(table, &blocks.columns, usize::MAX).1);
+            for lines in lines.chunks(most) {
+                let handle = match blocks.by_rows.entry(lines.len()) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let (sql, _) = dialect::insert_block(&name, &blocks.columns, lines.len());
+                        let prepared =
+                            this.client.prepare_statement(&mut this.database, transaction, Dialect::D3, &sql);
+                        place.insert(prepared.map_err(|error| judged(table, error))?.1)
+                    }
+                };
+                let value =
+                    |text: Option<&str>| text.map_or(SqlType::Null, |text| SqlType::Text(text.to_owned()));
+                let values = lines.iter().flat_map(|line| dialect::line_values(line)).map(value).collect();
+                let done = this.client.execute(&mut this.database, transaction, handle, values);
+                done.map_err(|error| judged(table, error))?;
+            }
+            Ok(())
+        });
+        self.blocks = Some(blocks);
+        done
     }
 
     /// Rows of a statement without parameters, as text.

@@ -1,12 +1,16 @@
 //! Firebird's server, by a client of its own, to which it gives its rows as numbers and text.
 
-use super::{Base, Plan, Rows, Session, Take};
+use super::{Base, Host, Plan, Rows, Session, Take, finish};
+use crate::admin::firebird as nbackup;
 use crate::firebird::server::{self, Options, Server};
 use crate::firebird::wire::{Attached, Target};
 use crate::tpcc::connection::{Connection, Datum};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 /// Rows that are made at a time.
 const ROWS_AT_ONCE: u64 = 200;
@@ -21,18 +25,20 @@ pub struct Firebird {
 }
 
 impl Firebird {
-    /// Starts it, with so much memory (`None`: as much as it wants, to be loaded), on a new database where `create` says so.
+    /// Starts it, with so much memory (`None`: as much as it wants, to be loaded), of which `cache` bytes are for pages where that is said, on a
+    /// new database where `create` says so.
     ///
     /// # Errors
     /// It is not installed, or does not start.
-    pub fn start(folder: &Path, limit: Option<u64>, create: bool) -> Result<Self> {
+    pub fn start(folder: &Path, limit: Option<u64>, cache: Option<u64>, create: bool) -> Result<Self> {
         if create {
             server::make(folder)?;
             if limit.is_some() {
                 server::force_writes(folder)?;
             }
         }
-        let options = Options { folder: folder.to_owned(), memory: limit, settings: Vec::new() };
+        let settings = cache.map(server::cache_of).into_iter().collect();
+        let options = Options { folder: folder.to_owned(), memory: limit, settings };
         let server = options.start()?;
         let target = Target::of(&server)?;
         Ok(Firebird { server, target, folder: folder.to_owned(), limit })
@@ -96,6 +102,21 @@ impl Base for Firebird {
     }
 }
 
+impl Host for Firebird {
+    fn beside(&self, program: &Path) -> Result<Command> {
+        Ok(self.server.process().beside(program))
+    }
+
+    fn back_up(&self, to: &Path, over: &AtomicBool) -> Result<bool> {
+        let command = nbackup::full(&self.server, &to.join("full"))?;
+        let whole = finish(command, "nbackup", over)?;
+        if !whole {
+            nbackup::unlock(&mut self.target.attach()?)?;
+        }
+        Ok(whole)
+    }
+}
+
 /// No word of Firebird's: it keeps the plans of prepared statements in a table.
 const EXPLAIN: &str = "explain";
 
@@ -139,6 +160,12 @@ impl Session for FirebirdSession {
             next < rows.count
         })?;
         Ok(())
+    }
+
+    fn insert(&mut self, rows: &Rows, keys: Range<u64>) -> Result<()> {
+        let mut data = Vec::new();
+        keys.for_each(|k| rows.line(k, &mut data));
+        self.0.insert("rows", &data)
     }
 
     fn batch(&mut self, sql: &str) -> Result<()> {

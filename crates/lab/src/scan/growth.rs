@@ -6,11 +6,10 @@ use crate::histogram::Histogram;
 use crate::random::Random;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rows of a statement, which is a transaction.
+/// Rows of a transaction.
 const ROWS_AT_ONCE: u64 = 500;
 /// Look-ups by key after each part.
 const LOOKUPS: u64 = 200;
@@ -20,14 +19,14 @@ const LOOKUPS: u64 = 200;
 /// # Errors
 /// The server's; or a row is not there; or `stop` was set.
 pub fn grow(
-    served: &Served,
+    base: &dyn Base,
     rows: &Rows,
     parts: u64,
     most: Duration,
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<Value> {
-    let mut session = served.session()?;
+    let mut session = base.session()?;
     session.batch(TABLE)?;
     session.batch(INDEX)?;
     let (began, mut done, mut random) = (Instant::now(), 0, Random::new(seed));
@@ -39,14 +38,8 @@ pub fn grow(
             if stop.load(Ordering::Relaxed) {
                 bail!("interrupted");
             }
-            let mut statement = "insert into rows values ".to_owned();
             let end = (done + ROWS_AT_ONCE).min(until);
-            for k in done..end {
-                let comma = if k > done { "," } else { "" };
-                // Writing to a string does not fail.
-                let _ = write!(statement, "{comma}({k},{},'{}')", rows.tag(k), Rows::value(k));
-            }
-            session.batch(&statement)?;
+            session.insert(rows, done..end)?;
             done = end;
         }
         let seconds = begun.elapsed();
@@ -64,10 +57,10 @@ pub fn grow(
                 bail!("row {k} was inserted and is not there");
             }
         }
-        let seen = watch::look(served, began);
+        let seen = watch::look(base, began);
         points.push(json!({
             "rows": done,
-            "size_bytes": watch::size(&served.data()),
+            "size_bytes": watch::size(&base.data()),
             "rows_per_second": (done - before) as f64 / seconds.as_secs_f64(),
             "lookup_us_mean": latency.to_json()["mean"],
             "lookup_us_p99": latency.quantile_us(0.99),
@@ -84,13 +77,13 @@ pub fn grow(
         bail!("{done} rows were inserted, {counted:?} are there");
     }
     Ok(json!({
-        "database": served.name(),
-        "settings": served.settings()?,
+        "database": base.name(),
+        "settings": base.settings()?,
         "rows": done,
         "wanted": rows.count,
         "inserting_seconds": inserting.as_secs_f64(),
         "points": points,
-        "group": served.group(),
+        "group": base.group(),
     }))
 }
 

@@ -17,11 +17,17 @@ pub mod singles;
 pub mod sqlite;
 pub mod watch;
 
+use crate::confine::end;
 use crate::random::{Random, Shuffle};
 use anyhow::{Result, bail};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Bytes of the text in each row.
 pub(crate) const VALUE_LEN: usize = 184;
@@ -85,6 +91,17 @@ pub trait Session: Send {
     /// Fills the table [`TABLE`] with all rows, in the order of their keys.
     fn load(&mut self, rows: &Rows) -> Result<()>;
 
+    /// Inserts rows into the table, in one transaction.
+    fn insert(&mut self, rows: &Rows, keys: Range<u64>) -> Result<()> {
+        let mut statement = "insert into rows values ".to_owned();
+        for k in keys.clone() {
+            let comma = if k > keys.start { "," } else { "" };
+            // Writing to a string does not fail.
+            let _ = write!(statement, "{comma}({k},{},'{}')", rows.tag(k), Rows::value(k));
+        }
+        self.batch(&statement)
+    }
+
     /// What ends its statements; none where only the end of the process does.
     fn canceller(&self) -> Option<Canceller> {
         None
@@ -134,6 +151,35 @@ pub trait Base: Sync {
 
     /// Closes it in good order.
     fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// A server, beside which other programs run in its memory.
+pub trait Host: Base {
+    /// A command that runs a program there: in its group, and asked to end when we do.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    fn beside(&self, program: &Path) -> Result<Command>;
+
+    /// Makes a full backup in a folder that is empty, by its own means, and ends it where `over` is set and it can be ended; false where it was.
+    ///
+    /// # Errors
+    /// The server's or the program's.
+    fn back_up(&self, to: &Path, over: &AtomicBool) -> Result<bool>;
+}
+
+/// Runs a program to its end, unless `over` is set before: then it is ended, and false is given.
+fn finish(mut command: Command, name: &str, over: &AtomicBool) -> Result<bool> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return if status.success() { Ok(true) } else { bail!("{name} ended with {status}") };
+        }
+        if over.load(Ordering::Relaxed) {
+            return end(&mut child, Signal::TERM, Duration::from_secs(10)).map(|_| false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Who decides how rows are brought into the order of an index.

@@ -4,13 +4,11 @@
 //! live on. What it has to read from the device again ([`Interval::read_again`], as the system accounts for it) somebody else has pushed out. It maps
 //! nothing, as that would take unsafe code here: what a mapping would show as major faults is counted as reads, its program's own pages included.
 
-use super::served::Served;
-use super::{Base, Session};
+use super::{Host, Session};
 use crate::confine::{chill, end};
 use crate::histogram::Histogram;
 use crate::machine;
 use crate::random::Random;
-use crate::servers::{Kind, postgres};
 use anyhow::{Context, Result, bail};
 use gannet_io::residency;
 use rustix::process::Signal;
@@ -143,8 +141,8 @@ struct Neighbour {
 }
 
 impl Neighbour {
-    fn begin(served: &Served, file: &Path, seed: u64) -> Result<Self> {
-        let mut command = served.server().beside(std::env::current_exe()?);
+    fn begin(host: &dyn Host, file: &Path, seed: u64) -> Result<Self> {
+        let mut command = host.beside(&std::env::current_exe()?)?;
         command.args(["scan", "neighbour-program", "--file"]).arg(file).args(["--seed", &seed.to_string()]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let told = BufReader::new(child.stdout.take().context("the neighbour has no output")?);
@@ -180,40 +178,17 @@ fn scan(session: &mut dyn Session, each: &mut Vec<f64>, over: &AtomicBool) -> Re
     Ok(())
 }
 
-/// Backups into a folder, one after the other, until `over`; the last one is ended. Seconds of each that was complete.
-fn back_up(served: &Served, kind: Kind, to: &Path, each: &mut Vec<f64>, over: &AtomicBool) -> Result<()> {
+/// Backups into a folder, one after the other, until `over`. Seconds of each that was complete.
+fn back_up(host: &dyn Host, to: &Path, each: &mut Vec<f64>, over: &AtomicBool) -> Result<()> {
     while !over.load(Ordering::Relaxed) {
         if to.exists() {
             fs::remove_dir_all(to)?;
         }
+        fs::create_dir_all(to)?;
         let began = Instant::now();
-        match kind {
-            Kind::Gannet => {
-                fs::create_dir_all(to)?;
-                let told = to.display().to_string().replace('\'', "''");
-                served.session()?.batch(&format!("backup database to '{told}'"))?;
-            }
-            Kind::PostgreSql => {
-                let (_, programs) = postgres().context("PostgreSQL is not installed")?;
-                let mut command = served.server().beside(programs.join("pg_basebackup"));
-                command.arg("-D").arg(to).args(["-c", "fast", "-d", &served.server().target("postgres")]);
-                let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
-                let status = loop {
-                    if over.load(Ordering::Relaxed) {
-                        end(&mut child, Signal::TERM, Duration::from_secs(10))?;
-                        return Ok(());
-                    }
-                    if let Some(status) = child.try_wait()? {
-                        break status;
-                    }
-                    std::thread::sleep(Duration::from_millis(20));
-                };
-                if !status.success() {
-                    bail!("pg_basebackup ended with {status}");
-                }
-            }
+        if host.back_up(to, over)? {
+            each.push(began.elapsed().as_secs_f64());
         }
-        each.push(began.elapsed().as_secs_f64());
     }
     Ok(())
 }
@@ -229,17 +204,10 @@ fn repeated(body: impl FnOnce(&mut Vec<f64>) -> Result<()>) -> (Vec<f64>, Option
 ///
 /// # Errors
 /// The neighbour fails, or the server does not answer; or `stop` was set.
-pub fn measure(
-    served: &Served,
-    kind: Kind,
-    file: &Path,
-    parts: Parts,
-    seed: u64,
-    stop: &AtomicBool,
-) -> Result<Value> {
+pub fn measure(host: &dyn Host, file: &Path, parts: Parts, seed: u64, stop: &AtomicBool) -> Result<Value> {
     let to: PathBuf = file.with_extension("backup");
-    let settings = served.settings()?;
-    let mut neighbour = Neighbour::begin(served, file, seed)?;
+    let settings = host.settings()?;
+    let mut neighbour = Neighbour::begin(host, file, seed)?;
     let intervals: Mutex<Vec<Interval>> = Mutex::new(Vec::new());
     let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let outcome = std::thread::scope(|scope| {
@@ -268,10 +236,10 @@ pub fn measure(
             let began = Instant::now();
             rest(parts.alone, stop)?;
             let from = began.elapsed().as_secs_f64();
-            let mut session = served.session()?;
+            let mut session = host.session()?;
             let scans = scope.spawn(move || repeated(|each| scan(&mut *session, each, over)));
             let to = &to;
-            let backups = scope.spawn(move || repeated(|each| back_up(served, kind, to, each, over)));
+            let backups = scope.spawn(move || repeated(|each| back_up(host, to, each, over)));
             let waited = rest(parts.beside, stop);
             over.store(true, Ordering::Relaxed);
             let until = began.elapsed().as_secs_f64();
@@ -306,10 +274,10 @@ pub fn measure(
     outcome["alone"] = sum(&intervals, 0.0, from);
     outcome["beside"] = sum(&intervals, from, until);
     outcome["intervals"] = serde_json::to_value(&intervals)?;
-    outcome["database"] = json!(served.name());
+    outcome["database"] = json!(host.name());
     outcome["settings"] = settings;
     outcome["working_set_bytes"] = json!(fs::metadata(file)?.len());
-    outcome["group"] = served.group();
+    outcome["group"] = host.group();
     Ok(outcome)
 }
 

@@ -1,13 +1,15 @@
 //! Gannet's server, and PostgreSQL's, by one client that speaks their protocol: rows come as text, and each is looked at and thrown away.
 
-use super::{Base, Canceller, Plan, Rows, Session, Take, by_tag_with_switches};
+use super::{Base, Canceller, Host, Plan, Rows, Session, Take, by_tag_with_switches, finish};
 use crate::isolation::client::{Answer, Supply};
-use crate::servers::{Kind, Options, Server, database};
+use crate::servers::{Kind, Options, Server, database, postgres};
 use anyhow::{Context, Result, anyhow};
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 /// The database in PostgreSQL.
 const THEIR_DATABASE: &str = "lab";
@@ -132,6 +134,28 @@ impl Base for Served {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.server.stop().map(drop)
+    }
+}
+
+impl Host for Served {
+    fn beside(&self, program: &Path) -> Result<Command> {
+        Ok(self.server.beside(program))
+    }
+
+    fn back_up(&self, to: &Path, over: &AtomicBool) -> Result<bool> {
+        match self.kind {
+            Kind::Gannet => {
+                let told = to.display().to_string().replace('\'', "''");
+                self.session()?.batch(&format!("backup database to '{told}'"))?;
+                Ok(true)
+            }
+            Kind::PostgreSql => {
+                let (_, programs) = postgres().context("PostgreSQL is not installed")?;
+                let mut command = self.server.beside(programs.join("pg_basebackup"));
+                command.arg("-D").arg(to).args(["-c", "fast", "-d", &self.server.target("postgres")]);
+                finish(command, "pg_basebackup", over)
+            }
+        }
     }
 }
 

@@ -102,11 +102,6 @@ impl Contestant {
         matches!(self.driver, "gannet-server" | "postgresql" | "firebird")
     }
 
-    /// Whether it speaks PostgreSQL's protocol, as those do who are looked at while they grow.
-    fn speaks_postgresql(&self) -> bool {
-        matches!(self.driver, "gannet-server" | "postgresql")
-    }
-
     fn is_ours(&self) -> bool {
         self.store == "gannet"
     }
@@ -123,6 +118,10 @@ fn served(mode: &str) -> Contestant {
         store: "gannet",
         io: Some(mode.to_owned()),
     }
+}
+
+fn firebird() -> Contestant {
+    Contestant { name: "Firebird".to_owned(), driver: "firebird", store: "firebird", io: None }
 }
 
 fn postgresql() -> Contestant {
@@ -147,16 +146,19 @@ fn contestants(order: &Order) -> Vec<Contestant> {
         all.push(postgresql());
     }
     if has(order, FIREBIRD) {
-        all.push(Contestant { name: "Firebird".to_owned(), driver: "firebird", store: "firebird", io: None });
+        all.push(firebird());
     }
     all
 }
 
-/// Whose neighbour is looked at: that of Gannet's server in each mode, and PostgreSQL's.
+/// Whose neighbour is looked at: that of Gannet's server in each mode, PostgreSQL's and Firebird's.
 fn neighbours(order: &Order) -> Vec<Contestant> {
     let mut all: Vec<Contestant> = order.modes.iter().map(|mode| served(mode)).collect();
     if has(order, POSTGRESQL) {
         all.push(postgresql());
+    }
+    if has(order, FIREBIRD) {
+        all.push(firebird());
     }
     all
 }
@@ -314,7 +316,7 @@ impl Builder<'_> {
             self.add(id("singles", &contestant.name, round), what, command, 4).limit = limit;
         }
         let (limit, most) = self.plan.growth;
-        for contestant in contestants(order).into_iter().filter(Contestant::speaks_postgresql) {
+        for contestant in contestants(order).into_iter().filter(Contestant::is_served) {
             let dir = self.data.join(format!("growing-{}", contestant.store));
             let more = [
                 ("--limit", limit.to_string()),

@@ -473,12 +473,14 @@ fn settings(found: &Found<'_>) -> Vec<Part> {
     }
     vec![
         Part::Text(format!(
-            "Every commit is durable when it returns, with everybody. Beside a neighbour Gannet's budget{} 1/{BUDGET_SHARE} of the memory.{}",
-            if took_part(POSTGRESQL) { ", and PostgreSQL's shared_buffers, are" } else { " is" },
+            "Every commit is durable when it returns, with everybody. Beside a neighbour Gannet's budget{}{} 1/{BUDGET_SHARE} of the memory.",
+            if took_part(POSTGRESQL) { ", PostgreSQL's shared_buffers" } else { "" },
             if took_part(FIREBIRD) {
-                " Firebird was not looked at beside a neighbour, nor while it grows."
+                ", Firebird's cache of pages are"
+            } else if took_part(POSTGRESQL) {
+                " are"
             } else {
-                ""
+                " is"
             },
         )),
         Part::Table(["", "memory", "", "settings"].map(str::to_owned).to_vec(), rows),
