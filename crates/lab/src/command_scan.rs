@@ -109,6 +109,16 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
 }
 
 impl Arguments {
+    /// Refuses drivers that are no servers.
+    fn has_host(&self) -> Result<()> {
+        match self.driver.as_str() {
+            "gannet-server" | "postgresql" => Ok(()),
+            "firebird" if cfg!(feature = "rivals") => Ok(()),
+            "firebird" => bail!("this build has no firebird: build with `--features rivals`"),
+            other => bail!("--driver is gannet-server, postgresql or firebird here, not {other:?}"),
+        }
+    }
+
     /// Starts a server with the database, or makes one there.
     fn host(&self, create: bool, limit: Option<u64>) -> Result<Box<dyn Host>> {
         let kind = match self.driver.as_str() {
@@ -119,9 +129,7 @@ impl Arguments {
                 use gannet_lab::scan::firebird::Firebird;
                 return Ok(Box::new(Firebird::start(&self.dir, limit, self.budget, create)?));
             }
-            #[cfg(not(feature = "rivals"))]
-            "firebird" => bail!("this build has no firebird: build with `--features rivals`"),
-            other => bail!("--driver is gannet-server, postgresql or firebird here, not {other:?}"),
+            _ => return self.has_host().and_then(|()| bail!("{} is no server", self.driver)),
         };
         if create {
             make(kind, &self.dir)?;
@@ -209,6 +217,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
             removed(&arguments, closed(base, outcome))?
         }
         ["grow"] => {
+            arguments.has_host()?;
             remove_left(&arguments.dir)?;
             let host = arguments.host(true, Some(arguments.limit))?;
             let (parts, most, seed) = (arguments.parts, arguments.most, arguments.seed);
@@ -284,6 +293,7 @@ fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 }
 
 fn beside(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+    arguments.has_host()?;
     let file = arguments.dir.with_extension("neighbour");
     neighbour::make(&file, arguments.limit / 2)?;
     let time = Duration::from_secs(arguments.seconds);

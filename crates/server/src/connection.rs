@@ -148,7 +148,7 @@ impl Connection {
 
     /// Reads so many bytes; `None` when the client went away.
     fn read_body(&mut self, len: usize) -> Step<Option<Result<Body>>> {
-        let mut bytes = std::mem::take(&mut self.spare);
+        let mut bytes = if len <= SPARE_MAX { std::mem::take(&mut self.spare) } else { Vec::new() };
         bytes.clear();
         let mut memory: Option<WorkMemory> = None;
         while bytes.len() < len {
@@ -166,9 +166,7 @@ impl Connection {
                     return Ok(Some(Err(error.into())));
                 }
             }
-            if len > SPARE_MAX {
-                bytes.reserve_exact(want - have);
-            }
+            bytes.reserve_exact(want - have);
             bytes.resize(want, 0);
             if !self.stream.read_exact(&mut bytes[have..])? {
                 return Ok(None);
@@ -251,15 +249,23 @@ impl Connection {
 pub(crate) struct Connected {
     session: Session,
     interrupt: Interrupt,
-    /// Result formats of the unnamed portal, and of others.
-    formats: (Formats, HashMap<String, Formats>),
+    /// Result formats of the unnamed portal.
+    unnamed_formats: Formats,
+    /// Those of others.
+    formats: HashMap<String, Formats>,
     /// After an error: until Sync.
     skipping: bool,
 }
 
 impl Connected {
     pub(crate) fn new(session: Session) -> Self {
-        Connected { interrupt: session.interrupt(), session, formats: Default::default(), skipping: false }
+        Connected {
+            interrupt: session.interrupt(),
+            session,
+            unnamed_formats: Formats::default(),
+            formats: HashMap::new(),
+            skipping: false,
+        }
     }
 
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
@@ -414,7 +420,7 @@ impl Connected {
                     Target::Statement => self.session.close_prepared(name),
                     Target::Portal => {
                         self.session.close_portal(name);
-                        self.formats.1.remove(name);
+                        self.formats.remove(name);
                     }
                 }
                 connection.out.plain(b'3');
@@ -481,21 +487,21 @@ impl Connected {
         if portal.is_empty() {
             self.session.close_portal("");
         }
-        self.session.bind(portal, (statement, prepared), parameters)?;
+        self.session.bind(portal, statement, prepared, parameters)?;
         if self.session.portals() == 1 {
             // All others have ended, with their transactions or by errors.
-            self.formats.1.clear();
+            self.formats.clear();
         }
         if portal.is_empty() {
-            self.formats.0 = wanted;
+            self.unnamed_formats = wanted;
         } else {
-            self.formats.1.insert(portal.to_owned(), wanted);
+            self.formats.insert(portal.to_owned(), wanted);
         }
         Ok(())
     }
 
     fn formats_of(&self, portal: &str) -> Formats {
-        let found = if portal.is_empty() { Some(&self.formats.0) } else { self.formats.1.get(portal) };
+        let found = if portal.is_empty() { Some(&self.unnamed_formats) } else { self.formats.get(portal) };
         found.cloned().unwrap_or_default()
     }
 }

@@ -347,7 +347,7 @@ impl Output {
         self.u8(0)
     }
 
-    /// The same of what can be written.
+    /// The same of what has no NUL when it is written.
     pub(crate) fn display(&mut self, text: impl std::fmt::Display) -> &mut Self {
         // Memory can be written to.
         let _ = write!(self.bytes, "{text}");

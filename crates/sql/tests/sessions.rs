@@ -501,6 +501,38 @@ fn behind(fixture: &Fixture, begin: &str, first: &str, second: &str, end: &str) 
 }
 
 #[test]
+fn a_row_that_was_read_anew_keeps_what_is_not_assigned() {
+    let fixture = Fixture::new(
+        "create table w (a int primary key, b int, c text, d text); create index w_c on w (c); create index w_b on w (b); \
+         insert into w values (1, 1, 'old c', 'old d'); create table o (a int, t text); insert into o values (1, 'from o')",
+    );
+    let row = || fixture.session().run("select * from w");
+    let found = |condition: &str| {
+        let mut session = fixture.session();
+        session.run("set enable_seqscan = off");
+        session.one(&format!("select count(*) from w where {condition}"))
+    };
+    behind(
+        &fixture,
+        "",
+        "update w set c = 'new c', d = 'new d' where a = 1",
+        "update w set b = b + 1 where a = 1",
+        "commit",
+    )
+    .unwrap();
+    assert_eq!(row(), [["1", "2", "new c", "new d"]]);
+    assert_eq!(
+        (found("c = 'new c'"), found("c = 'old c'"), found("b = 2"), found("b = 1")),
+        ("1".into(), "0".into(), "1".into(), "0".into())
+    );
+    // With another table, whose values stay what they were.
+    let second = "update w set b = w.b + o.a, d = o.t || w.d from o where w.a = o.a";
+    behind(&fixture, "", "update w set b = 10, d = '!' where a = 1", second, "commit").unwrap();
+    assert_eq!(row(), [["1", "11", "new c", "from o!"]]);
+    assert_eq!((found("b = 11"), found("b = 10"), found("b = 2")), ("1".into(), "0".into(), "0".into()));
+}
+
+#[test]
 fn read_committed_looks_again_at_rows_it_has_waited_for() {
     let fixture = Fixture::new(TABLE);
     let tag = |done: Result<Rows, Error>| done.unwrap().tag.unwrap().to_string();

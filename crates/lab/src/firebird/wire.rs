@@ -87,7 +87,7 @@ pub struct Attached {
     database: Attachment,
     transaction: Option<Transaction>,
     prepared: Vec<Prepared>,
-    /// Statements that insert so many rows, of the table that was inserted into last.
+    /// Statements that insert so many rows.
     blocks: Option<Blocks>,
 }
 
@@ -95,6 +95,8 @@ pub struct Attached {
 struct Blocks {
     table: String,
     columns: Vec<String>,
+    /// Rows that can be inserted at once.
+    most: usize,
     by_rows: HashMap<usize, Handle>,
 }
 
@@ -336,26 +338,27 @@ impl Attached {
     /// # Errors
     /// The server's; or there is no such table.
     pub fn insert(&mut self, table: &str, data: &[u8]) -> Result<()> {
-        let known = self.blocks.take().filter(|known| known.table == table);
-        let mut blocks = match known {
-            Some(known) => known,
+        let name = dialect::stored(table);
+        let mut blocks = match self.blocks.take() {
+            Some(known) if known.table == name => known,
+            Some(other) => bail!("rows of {name} behind rows of {}", other.table),
             None => {
-                let columns = self.columns(&dialect::stored(table))?;
+                let columns = self.columns(&name)?;
                 if columns.is_empty() {
                     bail!("there is no table {table}");
                 }
-                Blocks { table: table.to_owned(), columns, by_rows: HashMap::new() }
+                let (_, most) = dialect::insert_block(&name, &columns, usize::MAX);
+                Blocks { table: name, columns, most, by_rows: HashMap::new() }
             }
         };
         let lines: Vec<&str> = std::str::from_utf8(data)?.lines().collect();
         let done = self.within(|this, transaction| {
-            let (name, most) =
-                (dialect::stored(table), dialect::insert_block(table, &blocks.columns, usize::MAX).1);
-            for lines in lines.chunks(most) {
-                let handle = match blocks.by_rows.entry(lines.len()) {
+            let Blocks { table: name, columns, most, by_rows } = &mut blocks;
+            for lines in lines.chunks(*most) {
+                let handle = match by_rows.entry(lines.len()) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(place) => {
-                        let (sql, _) = dialect::insert_block(&name, &blocks.columns, lines.len());
+                        let (sql, _) = dialect::insert_block(name, columns, lines.len());
                         let prepared =
                             this.client.prepare_statement(&mut this.database, transaction, Dialect::D3, &sql);
                         place.insert(prepared.map_err(|error| judged(table, error))?.1)

@@ -109,11 +109,12 @@ impl Host for Firebird {
 
     fn back_up(&self, to: &Path, over: &AtomicBool) -> Result<bool> {
         let command = nbackup::full(&self.server, &to.join("full"))?;
-        let whole = finish(command, "nbackup", over)?;
-        if !whole {
+        let done = finish(command, "nbackup", over);
+        if !matches!(done, Ok(true)) {
+            // Who has not come to the end may have left the database locked, with changes going to a file beside it.
             nbackup::unlock(&mut self.target.attach()?)?;
         }
-        Ok(whole)
+        done
     }
 }
 

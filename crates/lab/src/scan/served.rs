@@ -59,11 +59,6 @@ impl Served {
         Ok(Served { server, kind, folder, limit })
     }
 
-    /// The server.
-    pub fn server(&self) -> &Server {
-        &self.server
-    }
-
     /// Where one of its databases is; the one with the table where none is named.
     pub fn address(&self, database: Option<&str>) -> Address {
         self.server.address(database.unwrap_or(THEIR_DATABASE))

@@ -122,11 +122,25 @@ pub(crate) fn bind(
     values: &[Option<&[u8]>],
     results: i16,
 ) -> Vec<u8> {
-    let mut body = Body::new().str(portal).str(statement).i16(1).i16(format).i16(values.len() as u16 as i16);
+    bind_each(portal, statement, &[format], values, &[results])
+}
+
+/// The same with formats as they are given.
+pub(crate) fn bind_each(
+    portal: &str,
+    statement: &str,
+    formats: &[i16],
+    values: &[Option<&[u8]>],
+    results: &[i16],
+) -> Vec<u8> {
+    let counted = |body: Body, codes: &[i16]| {
+        codes.iter().fold(body.i16(codes.len() as u16 as i16), |body, code| body.i16(*code))
+    };
+    let mut body = counted(Body::new().str(portal).str(statement), formats).i16(values.len() as u16 as i16);
     for value in values {
         body = body.value(*value);
     }
-    frame(b'B', &body.i16(1).i16(results).0)
+    frame(b'B', &counted(body, results).0)
 }
 
 /// `Parse`, with the parameters' types.

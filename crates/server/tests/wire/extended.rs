@@ -1,6 +1,6 @@
 //! The extended query protocol.
 
-use crate::client::{bind, execute, frame, parse, query, sync, target};
+use crate::client::{bind, bind_each, execute, frame, parse, query, sync, target};
 use crate::fixture::Fixture;
 
 const TABLE: &str = "create table t (a int primary key, b text); insert into t select n, 'row ' || n from generate_series(1, 10) n";
@@ -52,6 +52,55 @@ fn statements_without_rows_and_without_text() {
     wire.run("rollback");
     let told = wire.series(&[parse("", "show timezone", &[]), target(b'D', b'S', "")]);
     assert_eq!(told.good().columns, [("TimeZone".to_owned(), 25, 0)]);
+}
+
+#[test]
+fn formats_are_those_of_the_last_bind() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select $1::int4, $2::text, $1::int4 + 1", &[])]).good();
+    let binary = |number: i32| Some(number.to_be_bytes().to_vec());
+    let text = |text: &str| Some(text.as_bytes().to_vec());
+    let seven: [&[u8]; 2] = [&7i32.to_be_bytes(), b"7"];
+    for (formats, results, first, wanted) in [
+        (&[1, 0][..], &[1, 0, 0][..], seven[0], vec![binary(7), text("a"), text("8")]),
+        (&[], &[], seven[1], vec![text("7"), text("a"), text("8")]),
+        (&[0, 1], &[0, 1, 1], seven[1], vec![text("7"), text("a"), binary(8)]),
+        (&[1], &[1], seven[0], vec![binary(7), text("a"), binary(8)]),
+        (&[0, 0], &[0], seven[1], vec![text("7"), text("a"), text("8")]),
+    ] {
+        for portal in ["", "p"] {
+            let told = wire.series(&[
+                bind_each(portal, "s", formats, &[Some(first), Some(b"a")], results),
+                execute(portal, 0),
+                target(b'C', b'P', portal),
+            ]);
+            assert_eq!(told.good().rows, [wanted.clone()], "{portal:?} {formats:?} {results:?}");
+        }
+    }
+    for (formats, results, state) in [
+        (&[2][..], &[][..], "22023"),
+        (&[], &[0, -1, 1], "22023"),
+        (&[0, 0, 0], &[], "08P01"),
+        (&[], &[0, 1], "08P01"),
+    ] {
+        let told =
+            wire.series(&[bind_each("", "s", formats, &[Some(b"7"), Some(b"a")], results), execute("", 0)]);
+        assert_eq!(told.state(), state, "{formats:?} {results:?}");
+    }
+}
+
+#[test]
+fn messages_of_any_length_follow_each_other() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select $1::text", &[])]).good();
+    // Memory of short ones is used again, that of long ones is not.
+    for length in [10, 4000, 4080, 4096, 4100, 3, 40_000, 2100, 2200, 300_000, 1, 0] {
+        let text: Vec<u8> = (0..length).map(|at| b'a' + (at % 26) as u8).collect();
+        let told = wire.series(&[bind("", "s", 0, &[Some(&text)], 0), execute("", 0)]);
+        assert_eq!(told.good().rows, [[Some(text)]], "{length}");
+    }
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod parse;
 #[cfg(test)]
 mod parse_tests;
 mod places;
+mod plain;
 mod query;
 mod select;
 mod stored;

@@ -74,7 +74,7 @@ pub struct Statements<'t> {
     count: usize,
 }
 
-/// Texts of so many tokens are parsed once, and kept.
+/// Of several statements those of texts of so many tokens are parsed once, and kept.
 const KEPT: usize = 4096;
 
 impl<'t> Statements<'t> {
@@ -82,10 +82,13 @@ impl<'t> Statements<'t> {
     pub fn read(sql: &'t str) -> Result<Self> {
         let lexemes = lexemes(sql)?;
         let mut statements = Statements { sql, lexemes, parsed: Vec::new(), next: 0, count: 0 };
-        let keeps = statements.lexemes.len() <= KEPT;
+        let short = statements.lexemes.len() <= KEPT;
+        let mut keeps = true;
         let mut kept = Vec::new();
         while let Some(parsed) = statements.parse_next()? {
             statements.count += 1;
+            // A long one that is all of its text is kept as well.
+            keeps = short || statements.count == 1 && statements.is_at_end();
             if keeps {
                 kept.push(parsed);
             }
@@ -109,6 +112,10 @@ impl<'t> Statements<'t> {
             Some(parsed) => Ok(Some(parsed)),
             None => self.parse_next(),
         }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.lexemes[self.next..].iter().all(|lexeme| lexeme.token == Token::SemiColon)
     }
 
     fn parse_next(&mut self) -> Result<Option<Parsed>> {

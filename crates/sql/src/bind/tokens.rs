@@ -1,6 +1,7 @@
-//! Tokens of a text, each with its place, by `sqlparser`'s tokenizer; blanks and comments are left out.
+//! Tokens of a text, each with its place; blanks and comments are left out. Those that are not [`plain`] are read by `sqlparser`'s tokenizer.
 
 use super::literals::blank;
+use super::plain::{Place, Plain, plain};
 use crate::{Error, Result, SqlState};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
@@ -84,29 +85,52 @@ impl Cursor<'_> {
 
 /// The tokens of a text.
 pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
-    let (text, literals) = blank(sql)?;
+    let Plain { mut lexemes, rest } = plain(sql);
+    if rest.byte == sql.len() {
+        return Ok(lexemes);
+    }
+    match read_rest(sql, rest, &mut lexemes) {
+        Ok(()) => Ok(lexemes),
+        // The message is about the whole text.
+        Err(_) => by_library(sql),
+    }
+}
+
+/// The same by the library's tokenizer alone.
+pub(super) fn by_library(sql: &str) -> Result<Vec<Lexeme>> {
+    let mut lexemes = Vec::new();
+    read_rest(sql, Place { byte: 0, character: 1 }, &mut lexemes)?;
+    Ok(lexemes)
+}
+
+/// Adds the tokens from a place on that lies between two of them.
+fn read_rest(sql: &str, from: Place, lexemes: &mut Vec<Lexeme>) -> Result<()> {
+    let rest = &sql[from.byte..];
+    let (text, literals) = blank(rest)?;
     let mut literals = literals.into_iter().peekable();
     let mut tokens = Vec::new();
     let outcome = Tokenizer::new(&PostgreSqlDialect {}, &text).tokenize_with_location_into_buf(&mut tokens);
     if let Err(error) = outcome {
-        return Err(unterminated(sql, &error.message, error.location));
+        return Err(unterminated(rest, &error.message, error.location));
     }
-    let mut cursor = Cursor { rest: sql.chars(), line: 1, column: 1, character: 1, byte: 0 };
-    let mut lexemes = Vec::with_capacity(tokens.len() / 2 + 1);
+    let mut cursor =
+        Cursor { rest: rest.chars(), line: 1, column: 1, character: from.character, byte: from.byte };
+    lexemes.reserve(tokens.len() / 2 + 1);
     for TokenWithSpan { token, span } in tokens {
         if matches!(token, Token::Whitespace(_) | Token::EOF) {
             continue;
         }
         let (character, byte) = cursor.advance_to(span.start);
         let (character_end, byte_end) = cursor.advance_to(span.end);
-        let token = literals.next_if(|literal| literal.start == byte).map_or(token, |literal| literal.token);
+        let literal = literals.next_if(|literal| literal.start + from.byte == byte);
+        let token = literal.map_or(token, |literal| literal.token);
         let lexeme = Lexeme { token, characters: character..character_end, bytes: byte..byte_end };
         refuse_foreign(sql, &lexeme)?;
-        split_signs(lexeme, &mut lexemes)?;
+        split_signs(lexeme, lexemes)?;
     }
     match literals.next() {
         Some(_) => Err(Error::internal("a literal that is no token")),
-        None => Ok(lexemes),
+        None => Ok(()),
     }
 }
 

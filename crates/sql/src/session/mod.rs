@@ -369,7 +369,8 @@ impl Session {
     pub fn bind(
         &mut self,
         portal: &str,
-        (statement, prepared): (&str, Arc<Prepared>),
+        statement: &str,
+        prepared: Arc<Prepared>,
         parameters: Vec<Value>,
     ) -> Result<()> {
         self.extended("", |session| {

@@ -22,7 +22,7 @@ pub(super) struct Scan;
 const SINGLES: u64 = 5000;
 /// As far as a database grows beyond the memory, in tenths of it.
 const GROWTH_TENTHS: u64 = 25;
-/// Of the neighbour's group, Gannet's budget; PostgreSQL has as much for its own cache. Half of it is the neighbour's.
+/// Of the neighbour's group, Gannet's budget; PostgreSQL and Firebird have as much for their own caches. Half of it is the neighbour's.
 const BUDGET_SHARE: u64 = 4;
 /// How the device alone is read in sequence.
 const SEQUENTIAL_BLOCK: u64 = 256 << 10;

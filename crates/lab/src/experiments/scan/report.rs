@@ -457,7 +457,9 @@ fn cached_over_time(found: &Found<'_>) -> Figure {
 /// How each was set.
 fn settings(found: &Found<'_>) -> Vec<Part> {
     let mut rows = Vec::new();
-    let took_part = |rival| super::has(&found.run.order, rival);
+    let has_neighbour = |name: &str| {
+        found.contestants().iter().any(|one| one.name == name && !found.outputs("neighbour", one).is_empty())
+    };
     for contestant in found.contestants() {
         let twice = found.output(&super::cold_id(&contestant.name, Pattern::Scan, QueryPlan::Chosen, 1));
         let fits = found.outputs("fits", &contestant).into_iter().next();
@@ -473,14 +475,13 @@ fn settings(found: &Found<'_>) -> Vec<Part> {
     }
     vec![
         Part::Text(format!(
-            "Every commit is durable when it returns, with everybody. Beside a neighbour Gannet's budget{}{} 1/{BUDGET_SHARE} of the memory.",
-            if took_part(POSTGRESQL) { ", PostgreSQL's shared_buffers" } else { "" },
-            if took_part(FIREBIRD) {
-                ", Firebird's cache of pages are"
-            } else if took_part(POSTGRESQL) {
-                " are"
-            } else {
-                " is"
+            "Every commit is durable when it returns, with everybody. Beside a neighbour {} 1/{BUDGET_SHARE} of the memory.",
+            match (has_neighbour("PostgreSQL"), has_neighbour("Firebird")) {
+                (false, false) => "Gannet's budget is",
+                (true, false) => "Gannet's budget and PostgreSQL's shared_buffers are",
+                (false, true) => "Gannet's budget and Firebird's cache of pages are",
+                (true, true) =>
+                    "Gannet's budget, PostgreSQL's shared_buffers and Firebird's cache of pages are",
             },
         )),
         Part::Table(["", "memory", "", "settings"].map(str::to_owned).to_vec(), rows),

@@ -51,6 +51,13 @@ impl Update {
         }
     }
 
+    /// Forgets the row before, and then what its values are charged as.
+    fn leave(&mut self) {
+        self.made.clear();
+        self.new.clear();
+        self.charges.clear();
+    }
+
     /// Changes the next row of the input.
     fn update(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
         let plan = &self.plan;
@@ -58,12 +65,10 @@ impl Update {
         self.done += 1;
         loop {
             let Some((key, bytes)) = identity(row, plan.target.identity)? else { return Ok(()) };
-            self.charges.clear();
-            self.made.clear();
+            self.leave();
             for (_, value) in &plan.assignments {
                 self.made.push(value.eval(row, context)?.into_row(context, &mut self.charges)?);
             }
-            self.new.clear();
             self.new.resize(plan.target.table.columns.len(), Value::Null);
             for (in_table, in_row) in &plan.target.columns {
                 let value = &mut row[*in_row];
@@ -132,6 +137,8 @@ impl Operator for Update {
             }
             context.check()?;
             self.done = 0;
+            // Values that were moved out of the batch are charged with it.
+            self.leave();
             self.ended = !self.input.next(context, BATCH_ROWS, &mut self.batch)?;
             if let Some(foreign) = &mut self.foreign {
                 if self.ended { foreign.finish(context)? } else { foreign.flush(context)? }

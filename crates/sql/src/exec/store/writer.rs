@@ -21,6 +21,8 @@ use std::sync::Arc;
 const FIRST_BYTES: usize = 128;
 /// Bytes that a changed row is expected to grow by.
 const SPARE_BYTES: usize = 16;
+/// The next row need not be as long as the one before.
+const RESERVED_MOST: usize = 16 << 10;
 
 /// Writes rows of a table.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(super) struct Writer {
     primary: Option<usize>,
     /// The other ones, in the order in which they were made.
     indexes: Vec<usize>,
-    /// Over a row.
+    /// Over a row, in the order in which they are looked at.
     checks: Checks,
     key: Vec<u8>,
     row: Vec<u8>,
@@ -172,7 +174,7 @@ impl Writer {
             TableKey::RowId => Some(row_id(seen.key).ok_or_else(|| self.damaged("a row without number"))?),
             TableKey::Columns(_) => None,
         };
-        self.encode(new, row_id, seen.bytes.len() + SPARE_BYTES)?;
+        self.encode(new, row_id, (seen.bytes.len() + SPARE_BYTES).min(RESERVED_MOST))?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         let moves = self.key != seen.key;
