@@ -131,7 +131,9 @@ fn token(sql: &str, at: usize, last: Option<&Lexeme>) -> Option<(Token, usize)> 
 #[cfg(test)]
 mod tests {
     use super::super::tokens::{by_library, tokenize};
-    use gannet_base::random::Random;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     /// What tokens are made of, and what makes something else of them.
     const PIECES: [&str; 58] = [
@@ -141,28 +143,19 @@ mod tests {
         " ", " ", "\n", "\t", "\r\n", "<", "<=", "||", "::", "!", "\u{a0}", "\0",
     ];
 
-    #[test]
-    fn what_is_read_here_is_what_the_library_reads() {
-        let mut random = Random::new(7);
-        let (mut read, mut refused) = (0, 0);
-        for _ in 0..60_000 {
-            let pieces = 1 + random.below(12);
-            // Some have blanks between all of them, and so some plain tokens.
-            let blank = if random.below(2) == 0 { " " } else { "" };
-            let text: Vec<&str> =
-                (0..pieces).map(|_| PIECES[random.below(PIECES.len() as u64) as usize]).collect();
-            let text = text.join(blank);
-            let shown =
-                |outcome: crate::Result<Vec<super::Lexeme>>| outcome.map_err(|error| format!("{error:?}"));
-            let (ours, theirs) = (shown(tokenize(&text)), shown(by_library(&text)));
-            if theirs.is_ok() {
-                read += 1
-            } else {
-                refused += 1
-            }
-            assert_eq!(format!("{ours:?}"), format!("{theirs:?}"), "{text:?}");
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5_000, ..ProptestConfig::default() })]
+
+        /// Also where blanks stand between all of them, and so some plain tokens.
+        #[test]
+        fn what_is_read_here_is_what_the_library_reads(
+            pieces in vec(select(&PIECES[..]), 1..12),
+            blank in select(&["", " "][..]),
+        ) {
+            let text = pieces.join(blank);
+            let shown = |outcome: crate::Result<Vec<_>>| format!("{:?}", outcome);
+            prop_assert_eq!(shown(tokenize(&text)), shown(by_library(&text)), "{:?}", text);
         }
-        assert!(read > 1000 && refused > 1000, "{read} {refused}");
     }
 
     #[test]

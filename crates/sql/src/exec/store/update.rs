@@ -27,11 +27,26 @@ pub(super) struct Update {
     ended: bool,
     /// The row as it was: all of it where there are foreign keys, else what index entries are made of.
     old: Vec<Value>,
-    new: Vec<Value>,
+    new: NewRow,
+}
+
+/// A row as it becomes.
+#[derive(Debug, Default)]
+struct NewRow {
+    values: Vec<Value>,
     /// What is assigned, before it is.
     made: Vec<Value>,
-    /// What the new values are charged as.
+    /// What the values that were made are charged as.
     charges: RowCharges,
+}
+
+impl NewRow {
+    /// Gives back the values, and then what they are charged as.
+    fn leave(&mut self) {
+        self.made.clear();
+        self.values.clear();
+        self.charges.clear();
+    }
 }
 
 impl Update {
@@ -45,46 +60,38 @@ impl Update {
             done: 0,
             ended: false,
             old: Vec::new(),
-            new: Vec::new(),
-            made: Vec::new(),
-            charges: RowCharges::default(),
+            new: NewRow::default(),
         }
-    }
-
-    /// Forgets the row before, and then what its values are charged as.
-    fn leave(&mut self) {
-        self.made.clear();
-        self.new.clear();
-        self.charges.clear();
     }
 
     /// Changes the next row of the input.
     fn update(&mut self, context: &Context<'_>, out: &mut Batch) -> Result<()> {
-        let plan = &self.plan;
+        let (plan, new) = (&self.plan, &mut self.new);
         let row = self.batch.row_mut(self.done);
         self.done += 1;
         loop {
             let Some((key, bytes)) = identity(row, plan.target.identity)? else { return Ok(()) };
-            self.leave();
+            new.leave();
             for (_, value) in &plan.assignments {
-                self.made.push(value.eval(row, context)?.into_row(context, &mut self.charges)?);
+                new.made.push(value.eval(row, context)?.into_row(context, &mut new.charges)?);
             }
-            self.new.resize(plan.target.table.columns.len(), Value::Null);
+            new.values.resize(plan.target.table.columns.len(), Value::Null);
             for (in_table, in_row) in &plan.target.columns {
                 let value = &mut row[*in_row];
                 // Only RETURNING looks at the row once more; where it has changed meanwhile it is read anew.
-                self.new[*in_table] = if plan.returning.is_some() { value.clone() } else { mem::take(value) };
+                new.values[*in_table] =
+                    if plan.returning.is_some() { value.clone() } else { mem::take(value) };
             }
             if self.foreign.is_some() {
-                self.old.clone_from(&self.new);
+                self.old.clone_from(&new.values);
             } else {
-                self.writer.keep_entries(&self.new, &mut self.old);
+                self.writer.keep_entries(&new.values, &mut self.old);
             }
-            for ((positions, _), value) in plan.assignments.iter().zip(self.made.drain(..)) {
-                assign(&mut self.new, positions, value)?;
+            for ((positions, _), value) in plan.assignments.iter().zip(new.made.drain(..)) {
+                assign(&mut new.values, positions, value)?;
             }
             let seen = Seen { view: context.view, key: &key, bytes: &bytes };
-            match self.writer.update(context, seen, &self.old, &self.new)? {
+            match self.writer.update(context, seen, &self.old, &new.values)? {
                 Outcome::Done => break,
                 Outcome::Gone | Outcome::Repeated => return Ok(()),
                 Outcome::Moved => return Err(describe::moved()),
@@ -99,12 +106,12 @@ impl Update {
             }
         }
         if let Some(foreign) = &mut self.foreign {
-            foreign.updated(context, &plan.target.table, &self.old, &self.new)?;
+            foreign.updated(context, &plan.target.table, &self.old, &new.values)?;
         }
         context.affected.set(context.affected.get() + 1);
         if let Some(returning) = &plan.returning {
-            self.new.extend(row.iter().cloned());
-            out.push_with(|values| give(returning, &self.new, context, values))?;
+            new.values.extend(row.iter().cloned());
+            out.push_with(|values| give(returning, &new.values, context, values))?;
         }
         Ok(())
     }
@@ -138,7 +145,7 @@ impl Operator for Update {
             context.check()?;
             self.done = 0;
             // Values that were moved out of the batch are charged with it.
-            self.leave();
+            self.new.leave();
             self.ended = !self.input.next(context, BATCH_ROWS, &mut self.batch)?;
             if let Some(foreign) = &mut self.foreign {
                 if self.ended { foreign.finish(context)? } else { foreign.flush(context)? }
