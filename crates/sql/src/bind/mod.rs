@@ -23,6 +23,7 @@ mod from;
 #[cfg(test)]
 mod golden_tests;
 mod group;
+mod literal_rows;
 mod literals;
 mod lock;
 mod names;

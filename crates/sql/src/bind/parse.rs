@@ -6,6 +6,7 @@
 //! 2. Spans of the tree are places in the whole text the client sent, so that errors found later can point there.
 
 use super::bridge::{SHALLOW, bridge};
+use super::literal_rows::LiteralRows;
 use super::tokens::{Lexeme, at_end, near, tokenize};
 use super::utility;
 use super::{Kind, MAX_STATEMENT, Parsed};
@@ -152,10 +153,28 @@ fn lexemes(sql: &str) -> Result<Vec<Lexeme>> {
 pub(super) fn parse_one(source: Source<'_>) -> Result<Parsed> {
     let kind = match utility::parse(source)? {
         Some(utility) => Kind::Utility(Box::new(utility)),
-        None => Kind::Sql(Box::new(with_parser(source, |parser| parser.parse_statement())?)),
+        None => Kind::Sql(Box::new(parse_statement(source)?)),
     };
     let position = source.lexemes.first().map_or(1, |first| first.characters.start);
     Ok(Parsed { kind, text: source.text().to_owned(), position })
+}
+
+/// Parses one statement of the parser's.
+pub(super) fn parse_statement(source: Source<'_>) -> Result<ast::Statement> {
+    if let Some(rows) = LiteralRows::of(source.lexemes) {
+        // An error is to be about the whole statement.
+        if let Ok(mut statement) = parse_whole(Source { lexemes: &rows.rest, ..source })
+            && rows.put_into(&mut statement)
+        {
+            return Ok(statement);
+        }
+    }
+    parse_whole(source)
+}
+
+/// The same by the parser alone.
+pub(super) fn parse_whole(source: Source<'_>) -> Result<ast::Statement> {
+    with_parser(source, |parser| parser.parse_statement())
 }
 
 /// Parses one query or DML statement, for EXPLAIN, COPY and PREPARE. What else may stand there in PostgreSQL comes out as a utility
