@@ -75,7 +75,7 @@ fn formats_are_those_of_the_last_bind() {
                 execute(portal, 0),
                 target(b'C', b'P', portal),
             ]);
-            assert_eq!(told.good().rows, [wanted.clone()], "{portal:?} {formats:?} {results:?}");
+            assert_eq!(told.good().rows, std::slice::from_ref(&wanted), "{portal:?} {formats:?} {results:?}");
         }
     }
     for (formats, results, state) in [
