@@ -8,7 +8,7 @@
 use super::tokens::Lexeme;
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 /// Fewer are the parser's.
 const ROWS_LEAST: usize = 8;
@@ -18,6 +18,8 @@ pub(super) struct LiteralRows {
     /// The lexemes of the rest.
     pub(super) rest: Vec<Lexeme>,
     rows: Vec<ast::Parens<Vec<ast::Expr>>>,
+    /// The parenthesis that they stand behind.
+    behind: Span,
 }
 
 impl LiteralRows {
@@ -34,15 +36,20 @@ impl LiteralRows {
             rows.push(next);
             end = behind;
         }
-        let rest = || lexemes[..first].iter().chain(&lexemes[end..]).cloned().collect();
-        (rows.len() >= ROWS_LEAST).then(|| LiteralRows { rest: rest(), rows })
+        // What is left is copied.
+        if rows.len() < ROWS_LEAST || end - first < lexemes.len() / 2 {
+            return None;
+        }
+        let rest = lexemes[..first].iter().chain(&lexemes[end..]).cloned().collect();
+        Some(LiteralRows { rest, rows, behind: lexemes[first - 1].located().span })
     }
 
     /// Puts the rows into the tree of the rest; false where they have no place there.
     pub(super) fn put_into(self, statement: &mut ast::Statement) -> bool {
         let ast::Statement::Insert(ast::Insert { source: Some(query), .. }) = statement else { return false };
         let ast::SetExpr::Values(values) = &mut *query.body else { return false };
-        if values.rows.is_empty() {
+        // VALUES may have been a name, and what follows a list of names: of columns, say.
+        if values.rows.first().is_none_or(|row| row.closing_token.0.span != self.behind) {
             return false;
         }
         values.rows.splice(1..1, self.rows);
@@ -148,6 +155,31 @@ mod tests {
         "E'\\n'",
     ];
 
+    /// In some of them VALUES is a name, and names follow.
+    const HEADS: [&str; 9] = [
+        "insert into t values ",
+        "insert into s.t as u (a, b) values ",
+        "insert into values values ",
+        "insert into values ",
+        "insert into public.values ",
+        "insert into t as values ",
+        "insert into t with values ",
+        "insert into t value (1) returning values ",
+        "values ",
+    ];
+
+    const TAILS: [&str; 9] = [
+        "",
+        " returning a",
+        " on conflict do nothing",
+        ", (1)",
+        ",",
+        " union select 1",
+        ")",
+        " values (1)",
+        " as (select 1) values (1)",
+    ];
+
     fn shown(sql: &str, parse: fn(Source<'_>) -> crate::Result<ast::Statement>) -> String {
         let lexemes = tokenize(sql).unwrap();
         format!("{:?}", parse(Source { sql, lexemes: &lexemes }))
@@ -158,9 +190,9 @@ mod tests {
 
         #[test]
         fn trees_are_those_of_the_parser(
-            head in select(&["insert into t values ", "insert into s.t as u (a, b) values ", "insert into values values ", "values "][..]),
+            head in select(&HEADS[..]),
             rows in vec((vec(0..8_usize, 1..3), 0..40_usize, 0..ITEMS.len()), 1..16),
-            tail in select(&["", " returning a", " on conflict do nothing", ", (1)", ",", " union select 1", ")"][..]),
+            tail in select(&TAILS[..]),
         ) {
             let rows: Vec<String> = rows
                 .iter()
@@ -178,11 +210,25 @@ mod tests {
     }
 
     #[test]
+    fn names_are_no_rows() {
+        let names = ["(null)"; 9].join(",");
+        for sql in [
+            format!("insert into t with values {names} as (select 1) values (1)"),
+            format!("insert into t as values {names} values (1)"),
+            format!("insert into values {names} values (1)"),
+            format!("insert into t value (1) returning values {names}"),
+        ] {
+            assert_eq!(shown(&sql, parse_statement), shown(&sql, parse_whole), "{sql}");
+        }
+    }
+
+    #[test]
     fn most_rows_go_past_the_parser() {
         let taken = |sql: &str| LiteralRows::of(&tokenize(sql).unwrap()).map(|found| found.rows.len());
-        let rows = vec!["(1, 'a', null)"; 20].join(", ");
+        let rows = ["(1, 'a', null)"; 20].join(", ");
         assert_eq!(taken(&format!("insert into t (a, b, c) values {rows} returning a")), Some(19));
-        assert_eq!(taken(&format!("insert into t values {rows}, (1, b, null), {rows}")), Some(19));
+        assert_eq!(taken(&format!("insert into t values {rows}, (1, b, null)")), Some(19));
+        assert_eq!(taken(&format!("insert into t values {rows}, (1, b, null), {rows}, {rows}")), None);
         assert_eq!(taken(&format!("insert into t values (1 + 1), {rows}")), None);
         assert_eq!(taken(&format!("insert into t select * from (values {rows})")), None);
         assert_eq!(taken(&format!("values {rows}")), None);

@@ -96,8 +96,9 @@ impl<'t> Statements<'t> {
         }
         kept.reverse();
         statements.parsed = kept;
-        if !keeps {
-            statements.next = 0;
+        statements.next = 0;
+        if keeps {
+            statements.lexemes = Vec::new();
         }
         Ok(statements)
     }

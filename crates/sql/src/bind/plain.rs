@@ -12,6 +12,9 @@ use sqlparser::tokenizer::Token;
 /// Bytes of a text for each of its tokens, about.
 const BYTES_PER_TOKEN: usize = 8;
 
+/// Room that there is for tokens at first, at most: a text may be one string.
+const FIRST_TOKENS: usize = 8192;
+
 /// What a text begins with.
 pub(super) struct Plain {
     pub(super) lexemes: Vec<Lexeme>,
@@ -37,7 +40,7 @@ struct Run {
 /// Reads the plain tokens that a text begins with, and says where the rest begins.
 pub(super) fn plain(sql: &str) -> Plain {
     let bytes = sql.as_bytes();
-    let mut lexemes: Vec<Lexeme> = Vec::with_capacity(sql.len() / BYTES_PER_TOKEN + 1);
+    let mut lexemes: Vec<Lexeme> = Vec::with_capacity((sql.len() / BYTES_PER_TOKEN + 1).min(FIRST_TOKENS));
     let mut at = Place { byte: 0, character: 1 };
     let mut run = Run { lexemes: 0, place: at };
     // That of the last string.

@@ -92,7 +92,10 @@ pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
     match read_rest(sql, rest, &mut lexemes) {
         Ok(()) => Ok(lexemes),
         // The message is about the whole text.
-        Err(_) => by_library(sql),
+        Err(_) => {
+            drop(lexemes);
+            by_library(sql)
+        }
     }
 }
 
