@@ -108,33 +108,43 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
     Ok(Some(arguments))
 }
 
+/// A server.
+#[derive(Clone, Copy)]
+enum Which {
+    Served(Kind),
+    #[cfg(feature = "rivals")]
+    Firebird,
+}
+
 impl Arguments {
-    /// Refuses drivers that are no servers.
-    fn has_host(&self) -> Result<()> {
+    /// Which server the driver is.
+    fn server(&self) -> Result<Which> {
         match self.driver.as_str() {
-            "gannet-server" | "postgresql" => Ok(()),
-            "firebird" if cfg!(feature = "rivals") => Ok(()),
+            "gannet-server" => Ok(Which::Served(Kind::Gannet)),
+            "postgresql" => Ok(Which::Served(Kind::PostgreSql)),
+            #[cfg(feature = "rivals")]
+            "firebird" => Ok(Which::Firebird),
+            #[cfg(not(feature = "rivals"))]
             "firebird" => bail!("this build has no firebird: build with `--features rivals`"),
             other => bail!("--driver is gannet-server, postgresql or firebird here, not {other:?}"),
         }
     }
 
     /// Starts a server with the database, or makes one there.
-    fn host(&self, create: bool, limit: Option<u64>) -> Result<Box<dyn Host>> {
-        let kind = match self.driver.as_str() {
-            "gannet-server" => Kind::Gannet,
-            "postgresql" => Kind::PostgreSql,
-            #[cfg(feature = "rivals")]
-            "firebird" => {
-                use gannet_lab::scan::firebird::Firebird;
-                return Ok(Box::new(Firebird::start(&self.dir, limit, self.budget, create)?));
+    fn host(&self, which: Which, create: bool, limit: Option<u64>) -> Result<Box<dyn Host>> {
+        match which {
+            Which::Served(kind) => {
+                if create {
+                    make(kind, &self.dir)?;
+                }
+                Ok(Box::new(Served::start(&self.options(kind, limit))?))
             }
-            _ => return self.has_host().and_then(|()| bail!("{} is no server", self.driver)),
-        };
-        if create {
-            make(kind, &self.dir)?;
+            #[cfg(feature = "rivals")]
+            Which::Firebird => {
+                use gannet_lab::scan::firebird::Firebird;
+                Ok(Box::new(Firebird::start(&self.dir, limit, self.budget, create)?))
+            }
         }
-        Ok(Box::new(Served::start(&self.options(kind, limit))?))
     }
 
     fn options(&self, kind: Kind, limit: Option<u64>) -> Options {
@@ -147,16 +157,14 @@ impl Arguments {
 
     /// Opens the database, or makes one; a server that is to load has no limit.
     fn open(&self, create: bool, limit: Option<u64>) -> Result<Box<dyn Base>> {
-        if matches!(self.driver.as_str(), "gannet-server" | "postgresql" | "firebird") {
-            return Ok(self.host(create, limit)?);
-        }
         // Without a limit: enough for loading.
-        let limit = limit.unwrap_or(1 << 30);
+        let enough = limit.unwrap_or(1 << 30);
         match self.driver.as_str() {
-            "gannet" => Ok(Box::new(Embedded::open(&self.dir, limit, mode(&self.io)?, create)?)),
+            "gannet" => Ok(Box::new(Embedded::open(&self.dir, enough, mode(&self.io)?, create)?)),
+            "gannet-server" | "postgresql" | "firebird" => Ok(self.host(self.server()?, create, limit)?),
             #[cfg(feature = "rivals")]
             "sqlite" => {
-                Ok(Box::new(gannet_lab::scan::sqlite::Sqlite::open(&self.dir, limit, self.fits, create)?))
+                Ok(Box::new(gannet_lab::scan::sqlite::Sqlite::open(&self.dir, enough, self.fits, create)?))
             }
             #[cfg(not(feature = "rivals"))]
             "sqlite" => bail!("this build has no sqlite: build with `--features rivals`"),
@@ -217,9 +225,9 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
             removed(&arguments, closed(base, outcome))?
         }
         ["grow"] => {
-            arguments.has_host()?;
+            let which = arguments.server()?;
             remove_left(&arguments.dir)?;
-            let host = arguments.host(true, Some(arguments.limit))?;
+            let host = arguments.host(which, true, Some(arguments.limit))?;
             let (parts, most, seed) = (arguments.parts, arguments.most, arguments.seed);
             let outcome = growth::grow(&*host, &arguments.rows(), parts, most, seed, stop);
             removed(&arguments, closed(host, outcome))?
@@ -293,12 +301,12 @@ fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 }
 
 fn beside(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
-    arguments.has_host()?;
+    let which = arguments.server()?;
     let file = arguments.dir.with_extension("neighbour");
     neighbour::make(&file, arguments.limit / 2)?;
     let time = Duration::from_secs(arguments.seconds);
     let parts = neighbour::Parts { alone: time, beside: time * 2, after: time };
-    let outcome = arguments.host(false, Some(arguments.limit)).and_then(|host| {
+    let outcome = arguments.host(which, false, Some(arguments.limit)).and_then(|host| {
         let outcome = neighbour::measure(&*host, &file, parts, arguments.seed, stop);
         closed(host, outcome)
     });

@@ -1,6 +1,5 @@
 //! `INSERT ... VALUES` of many rows of literals, most of which go past the parser: it is given the statement with the first of them, and what
-//! it would make of the others is put behind that. To the parser each literal is an expression that may go on, which takes it as long as all else that is
-//! done for the row.
+//! it would make of the others is put behind that. To the parser each literal is an expression that may go on.
 //!
 //! # Guarantees
 //! 1. The tree is the one that the parser makes of the whole statement. Where it refuses what is left of it, it is asked for all, and complains about that.
