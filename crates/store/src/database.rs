@@ -43,7 +43,7 @@ use crate::check::{self, CheckReport};
 use crate::core::Core;
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{JobKind, JobOrder, Jobs, Unit, Watch};
-use crate::log::{Flusher, Log, Note, POINT_NAME_MAX};
+use crate::log::{Flusher, Log, LogHold, Note, POINT_NAME_MAX};
 use crate::meta::Meta;
 use crate::mutation::{Mutation, planted};
 use crate::outlook::Seen;
@@ -64,7 +64,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Name of the lock.
@@ -272,12 +272,16 @@ pub struct Database {
     threads: Vec<thread::JoinHandle<()>>,
     /// The thread that archives the log.
     archiver: Option<thread::JoinHandle<()>>,
+    /// What of the log an archive lacks that nobody writes to this time.
+    _unarchived: Option<LogHold>,
     flusher: Option<Flusher>,
     options: OpenOptions,
     next_session: AtomicU64,
     jobs: Jobs,
     /// By [`Database::outlook`].
     pub(crate) seen: Seen,
+    /// A backup was taken, or begun, since this was opened, and says so.
+    is_noted: AtomicBool,
     /// The start came to its end, and the database can be written. Before that it must not pass for complete.
     started: bool,
     closed: bool,
@@ -474,7 +478,8 @@ impl Database {
     ) -> Result<(Manifest, Option<StatReport>)> {
         self.await_restart_watched(watch)?;
         let _stays = self.shared.layout.keep(&mut || watch.look())?;
-        let meta = self.keeper.meta.lock().clone();
+        self.is_noted.store(true, Ordering::Release);
+        let meta = self.meta();
         let origin = backup::Origin {
             engine: &self.engine,
             shared: &self.shared,
@@ -508,6 +513,11 @@ impl Database {
         let lsn = core.log.append_note(&note.encode())?;
         core.log.flush_to(lsn).inspect_err(|error| core.poison.set_by(error))?;
         Ok(lsn)
+    }
+
+    /// The header as it is now.
+    pub(crate) fn meta(&self) -> Meta {
+        self.keeper.meta.lock().clone()
     }
 
     /// How files are to be opened.
@@ -624,6 +634,11 @@ impl Database {
             return Ok(());
         }
         let mut meta = self.keeper.meta.lock();
+        // What a restart has folded into the list of changes names this life.
+        let is_noted = self.shared.archive.is_some() || self.restart_report().crashed;
+        if !is_noted && !self.is_noted.load(Ordering::Acquire) {
+            meta.end_life(end);
+        }
         self.keeper.changes.fold(&meta, end);
         meta.clean = true;
         meta.redo_from = end;

@@ -47,7 +47,7 @@ const HOMES_FROM_AT: usize = 160;
 const LIFE_LIST_AT: usize = 168;
 const LIFE_LEN: usize = 16;
 /// Lives that are remembered: as many as fit the smallest page.
-const LIVES_MAX: usize = 245;
+pub(crate) const LIVES_MAX: usize = 245;
 const CUT_AT: usize = LIFE_LIST_AT + LIVES_MAX * LIFE_LEN;
 const END: usize = CUT_AT + 8;
 
@@ -169,6 +169,14 @@ impl Meta {
             self.lives.remove(0);
         }
         self.lives.push(Life { id: random::next_u64(), from });
+    }
+
+    /// The file is closed, with its log at `end`, and nobody has noted the life that ends so: no backup, and no archive. It is forgotten where nothing
+    /// was logged in it, as there is room for few.
+    pub(crate) fn end_life(&mut self, end: Lsn) {
+        if self.lives.last().is_some_and(|life| life.from == end) {
+            self.lives.pop();
+        }
     }
 
     /// Once redo begins behind what is of another copy, nothing of that is looked at.

@@ -352,11 +352,14 @@ impl Follower {
             }
             let part_to = to.min(opened.walk.at() + SYNC_BYTES);
             if !opened.copy_to(&self.shared.core.log, &self.hold, part_to)? {
-                // It was let go of. What is there from now on is held, and the gap found when the folder is looked at again.
+                // It was let go of, or is not whole. What is there from now on is held, and the gap found when the folder is looked at again.
                 opened.sync()?;
                 self.note_synced(opened);
                 *session = None;
-                self.hold = self.log().hold();
+                self.hold = match self.hold.lost() {
+                    Some(_) => self.log().hold_again(self.hold.from()),
+                    None => self.log().hold(),
+                };
                 return self.pass(session, stopping);
             }
             opened.sync()?;
@@ -411,8 +414,8 @@ impl Follower {
             self.synced = durable.map(|durable| (durable, None));
         }
         if !self.hold.is_kept() {
-            // The log was let go of while the folder failed: what is there from now on is held.
-            self.hold = self.log().hold();
+            // The log was let go of while the folder failed: what is there still is held from now on.
+            self.hold = self.log().hold_again(self.hold.from());
         }
         let (first, crc, mut gap_from) = self.start(tail.end)?;
         if let Some(from) = &mut gap_from {

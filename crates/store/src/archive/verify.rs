@@ -10,6 +10,7 @@ use super::reader::{self, Reader, Said, Why};
 use crate::engine::Engine;
 use crate::jobs::{Permit, Unit, Watch};
 use crate::log::{Met, Note, Step};
+use crate::meta::{Life, Meta};
 use crate::{Error, Result};
 use gannet_base::Lsn;
 use gannet_base::memory::Purpose;
@@ -155,23 +156,34 @@ fn refuse_damaged(folder: &Folder, parts: &[Part], whole: &[RangeInclusive<u64>]
 }
 
 /// Removes the parts of an archive that have log from below `below` only. Gives their number.
+///
+/// # Errors
+/// [`Error::Backup`] where it is the archive of another database than that with this header, or of another copy of it.
 pub(crate) fn prune(
     engine: &Engine,
-    (path, database_id): (&Path, u64),
+    (path, meta): (&Path, &Meta),
     mode: ModeRequest,
     below: Lsn,
     before: &mut dyn FnMut() -> Result<()>,
 ) -> Result<u64> {
     let disk = engine.disk();
     let folder = Folder::open(disk, path, mode)?;
-    if folder.info.database_id != database_id {
+    if folder.info.database_id != meta.database_id {
         return Err(Error::Backup(format!(
             "{path:?} is the archive of another database, {}",
             folder.info.name
         )));
     }
     let mut removed = 0;
-    let last = folder.parts_from(u64::MAX)?.last().map_or(0, |part| part.begin.first);
+    let parts = folder.parts_from(u64::MAX)?;
+    let Some(last) = parts.last().map(|part| &part.begin) else { return Ok(0) };
+    let life = last.lives.last().map_or(0, |life| life.id);
+    if !Life::is_past(&meta.lives, life, Lsn(last.first)) {
+        return Err(Error::Backup(format!(
+            "{path:?} is the archive of another copy of this database, or this one was opened too often since"
+        )));
+    }
+    let last = last.first;
     // A part ends with its segment at the latest.
     let segment = below.0.min(last) / folder.info.segment_size;
     for (.., name) in folder.names.iter().take_while(|(first, ..)| first / folder.info.segment_size < segment)

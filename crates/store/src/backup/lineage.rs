@@ -1,7 +1,7 @@
 //! Which backups are of a copy of a database: for whoever keeps them elsewhere, and has not the database at hand.
 
 use super::manifest::{Begin, Manifest, hex};
-use crate::meta::{Life, Meta};
+use crate::meta::{LIVES_MAX, Life, Meta};
 use gannet_base::Lsn;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -37,6 +37,11 @@ impl Lineage {
     /// Whether a backup is of this database, this copy of it or another one.
     pub(crate) fn is_same_database(&self, backup: &Manifest) -> bool {
         backup.begin.database_id == self.database_id
+    }
+
+    /// Whether earlier openings of this copy are not known any more.
+    pub(crate) fn forgets(&self) -> bool {
+        self.lives.len() >= LIVES_MAX
     }
 
     /// Whether a backup that has just begun is of this copy of the database.

@@ -9,7 +9,7 @@ use super::Copy;
 use super::format::{FrameKind, HEAD, Head};
 use super::pages::Compressor;
 use crate::block::Block;
-use crate::log::{BLOCK, LogHold};
+use crate::log::{BLOCK, LogHold, Lost};
 use crate::page_set::{GrowingSet, PageSet};
 use crate::work::WorkMemory;
 use crate::{Error, Result};
@@ -72,9 +72,9 @@ impl<'c> LogCopy<'c> {
     fn check_lag(&self) -> Result<()> {
         let core = &self.copy.shared.core;
         let lag = core.log.durable().0.saturating_sub(self.at);
-        match lag <= core.wal_limit && self.hold.is_kept() {
-            true => Ok(()),
-            false => Err(left_behind(lag, core.wal_limit)),
+        match self.hold.lost() {
+            None if lag <= core.wal_limit => Ok(()),
+            lost => Err(left_behind(lost, lag, core.wal_limit)),
         }
     }
 
@@ -164,8 +164,15 @@ impl<'c> LogCopy<'c> {
     }
 }
 
-/// The log was let go of, or is about to be, as so many bytes of it are not copied yet.
-fn left_behind(lag: u64, limit: u64) -> Error {
+/// The log was let go of, or is about to be, as so many bytes of it are not copied yet, or as the disk is full.
+fn left_behind(lost: Option<Lost>, lag: u64, limit: u64) -> Error {
+    if lost == Some(Lost::FullDisk) {
+        return Error::Backup(
+            "the database's disk is full, and log that the backup needed was let go of, so that users can go on: make room there, and take \
+             the backup again"
+                .to_owned(),
+        );
+    }
     Error::Backup(format!(
         "the backup's destination takes the log slower than it grows: it is {} behind, and {} are kept for it at most",
         format_size(lag),
@@ -202,8 +209,9 @@ impl Copy {
             }
         });
         // Who writes the log may have, where the copy does not keep up: a footer that is not there any more is no damage then.
-        if !self.log_is_kept.is_kept() {
-            return Err(left_behind(core.log.durable().0.saturating_sub(from.0), core.wal_limit));
+        if let lost @ Some(_) = self.log_is_kept.lost() {
+            let lag = core.log.durable().0.saturating_sub(from.0);
+            return Err(left_behind(lost, lag, core.wal_limit));
         }
         changed.and(outcome)?;
         Ok(pages.without(&self.copied))

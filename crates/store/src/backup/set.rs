@@ -18,6 +18,7 @@ use super::{BackupOptions, Manifest, failed};
 use crate::archive;
 use crate::database::Database;
 use crate::jobs::{Unit, Watch};
+use crate::meta::LIVES_MAX;
 use crate::stat::{StatOptions, StatReport};
 use crate::{Error, Result};
 use gannet_base::{Lsn, clock};
@@ -169,7 +170,8 @@ impl Among<'_> {
         }
         let own: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
         let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
-        full.sort_by_key(|one| (one.manifest.begin.started_unix_us, one.manifest.begin.backup_id));
+        // Of one copy the log says which is older, whatever the clock said.
+        full.sort_by_key(|one| (one.manifest.begin.start_lsn, one.manifest.begin.backup_id));
         // A copy under another name is the same.
         full.dedup_by_key(|one| one.manifest.begin.backup_id);
         let root = root_of(latest, &own);
@@ -214,7 +216,16 @@ impl Among<'_> {
         }
         removed.extend(remove_leftovers(folder, &lineage.stem(), &mut before)?);
         disk.sync_dir(&folder.path)?;
-        Ok(removed)
+        let unknown =
+            |one: &&BackupFile| lineage.is_same_database(&one.manifest) && !lineage.is_past(&one.manifest);
+        match all.iter().find(unknown) {
+            Some(one) if lineage.forgets() => Err(Error::Backup(format!(
+                "{} is of another copy of this database, or from before the last {LIVES_MAX} times that it was opened, farther than is known: \
+                 remove it, or move it away, if it is not wanted any more",
+                one.path()
+            ))),
+            _ => Ok(removed),
+        }
     }
 }
 
@@ -252,7 +263,8 @@ impl Database {
         Ok(self.lineage_of(pages * self.page_size() as u64))
     }
 
-    /// Removes log from an archive that the oldest backup of this copy of the database in the folder does not need.
+    /// Removes log from an archive that no backup of the database in the folder needs. Those of another copy of it count, as one may be of this
+    /// copy that was taken too long ago to know; where it is one of them that needs the oldest log, the error says so.
     fn prune_archive(&self, folder: &BackupPlace, archive: &Path, watch: &mut Watch<'_>) -> Result<u64> {
         let mut unread = None;
         let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
@@ -260,11 +272,22 @@ impl Database {
         if let Some(error) = unread {
             return Err(error);
         }
-        let own = all.iter().filter(|one| one.manifest.begin.database_id == self.database_id());
-        let oldest = own.map(|one| one.manifest.begin.start_lsn).min().unwrap_or(0);
+        let lineage = self.lineage_of(0);
+        // They stand in the log's order.
+        let mut same = all.iter().filter(|one| lineage.is_same_database(&one.manifest));
+        let Some(oldest) = same.next() else { return Ok(0) };
         watch.job().phase("removes archived log", Unit::Bytes, 0);
-        let (mode, mut before) = (self.io_mode_request(), || watch.look());
-        archive::prune(self.engine(), (archive, self.database_id()), mode, Lsn(oldest), &mut before)
+        let (mode, meta, mut before) = (self.io_mode_request(), self.meta(), || watch.look());
+        let below = Lsn(oldest.manifest.begin.start_lsn);
+        let removed = archive::prune(self.engine(), (archive, &meta), mode, below, &mut before)?;
+        match lineage.is_past(&oldest.manifest) {
+            true => Ok(removed),
+            false => Err(Error::Backup(format!(
+                "what lies behind lsn {below} stays for {}, which is of another copy of this database, or was taken too long ago to tell: remove \
+                 it, or move it away, if nothing is to be restored from there with this archive",
+                oldest.path()
+            ))),
+        }
     }
 }
 
@@ -272,8 +295,12 @@ impl Database {
 fn latest(folder: &BackupPlace, lineage: &Lineage) -> Result<BackupFile> {
     let all = all_or_none(folder)?;
     let latest = all.into_iter().rfind(|one| lineage.is_past(&one.manifest)).ok_or_else(|| {
+        let or_forgotten = match lineage.forgets() {
+            true => format!(" from its last {LIVES_MAX} openings, and earlier ones are not known any more"),
+            false => String::new(),
+        };
         Error::Backup(format!(
-            "there is no backup of this copy of the database in {folder:?}: take a full one first"
+            "there is no backup of this copy of the database in {folder:?}{or_forgotten}: take a full one first"
         ))
     })?;
     match latest.clone().chain() {
@@ -457,15 +484,11 @@ impl Source {
 
 /// The latest backup in a folder, which has those of one database only.
 fn latest_of_one(place: &BackupPlace) -> Result<BackupFile> {
-    let mut latest = BTreeMap::new();
+    let mut of_each: BTreeMap<u64, Vec<BackupFile>> = BTreeMap::new();
     for one in all_or_none(place)? {
-        let begin = &one.manifest.begin;
-        let (id, time) = (begin.database_id, begin.started_unix_us);
-        if latest.get(&id).is_none_or(|known: &BackupFile| known.manifest.begin.started_unix_us <= time) {
-            latest.insert(id, one);
-        }
+        of_each.entry(one.manifest.begin.database_id).or_default().push(one);
     }
-    let mut latest: Vec<_> = latest.into_values().collect();
+    let mut latest = of_each.values().map(|own| latest_by_all(own)).collect::<Result<Vec<_>>>()?;
     if latest.len() > 1 {
         let names: Vec<_> = latest.iter().take(DATABASES_NAMED).map(BackupFile::path).collect();
         return Err(Error::Backup(format!(
@@ -475,6 +498,32 @@ fn latest_of_one(place: &BackupPlace) -> Result<BackupFile> {
         )));
     }
     latest.pop().ok_or_else(|| Error::Backup(format!("there is no complete backup in {place:?}")))
+}
+
+/// The latest of the backups of one database, which stand in the log's order.
+///
+/// # Errors
+/// [`Error::Backup`] where the clock says otherwise than the log, and it is not known that both are of one copy.
+fn latest_by_all(own: &[BackupFile]) -> Result<BackupFile> {
+    let time = |one: &BackupFile| one.manifest.begin.started_unix_us;
+    let (Some(by_log), Some(by_time)) = (own.last(), own.iter().max_by_key(|one| time(one))) else {
+        unreachable!("each database here has a backup");
+    };
+    let begin = &by_log.manifest.begin;
+    let is_one_copy = time(by_time) <= time(by_log)
+        || by_time.manifest.begin.life == begin.life
+        || by_log.clone().chain().is_ok_and(|chain| {
+            chain.iter().any(|one| one.manifest.begin.backup_id == by_time.manifest.begin.backup_id)
+        });
+    if is_one_copy {
+        return Ok(by_log.clone());
+    }
+    Err(Error::Backup(format!(
+        "{} was taken last as the clock said, and {} as the log says: a clock was set back, or they are of two copies of the database; name the one \
+         that is meant",
+        by_time.path(),
+        by_log.path()
+    )))
 }
 
 /// Whether a place is a folder, and not a backup. In an object store that is one which has something in it.

@@ -37,7 +37,7 @@ use gannet_io::{Class, Disk, File, ModeRequest};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Requests in flight of each queue.
 const QUEUE_DEPTH: usize = 128;
@@ -198,9 +198,11 @@ impl Database {
         meta.archived |= archive.is_some();
         meta.log_crc = None;
         meta.begin_life(recovery.as_ref().map_or(meta.log_end, |recovery| recovery.end));
+        // Also where nobody archives this time: who opens it with its archive the next time finds what that lacks.
+        let holds = meta.archived;
         let (log, unarchived) = match log {
             Some(log) => {
-                let kept = archive.map(|_| log.oldest_kept()).transpose()?;
+                let kept = holds.then(|| log.oldest_kept()).transpose()?;
                 let unarchived = kept.map(|kept| log.hold_from(kept.max(archived.unwrap_or_default())));
                 meta.write_both(&*file)?;
                 log.start_writing(meta.incarnation)?;
@@ -208,7 +210,7 @@ impl Database {
             }
             None => {
                 let log = begin_log(engine, &folder, &log_options, &mut meta, &*file)?;
-                let unarchived = archive.map(|_| log.hold_from(meta.log_end));
+                let unarchived = holds.then(|| log.hold_from(meta.log_end));
                 (log, unarchived)
             }
         };
@@ -227,7 +229,8 @@ impl Database {
         archived: Option<Lsn>,
     ) -> Result<(Recovery, Log)> {
         let salvage = open.salvage;
-        let held_from = open.archive.as_ref().map(|_| archived.unwrap_or_default());
+        let holds = meta.archived || open.archive.is_some();
+        let held_from = holds.then(|| archived.unwrap_or_default());
         let recover = |salvages| {
             let (redo_from, homes_from) = (meta.redo_from, meta.homes_from);
             let known = Known { redo_from, homes_from, incarnation: meta.incarnation, held_from, salvages };
@@ -342,11 +345,13 @@ impl Database {
             keeper,
             threads: Vec::new(),
             archiver: None,
+            _unarchived: None,
             flusher: None,
             options: options.clone(),
             next_session: AtomicU64::new(1),
             jobs: engine.jobs(),
             seen: Seen::default(),
+            is_noted: AtomicBool::new(false),
             started: false,
             closed: false,
         };

@@ -97,7 +97,13 @@ impl Database {
 
     /// Starts the thread that archives the log, given what of it was not archived yet.
     pub(super) fn start_archive(&mut self, unarchived: Option<LogHold>) -> Result<()> {
-        let Some((status, hold)) = self.shared.archive.clone().zip(unarchived) else { return Ok(()) };
+        let (status, hold) = match (self.shared.archive.clone(), unarchived) {
+            (Some(status), Some(hold)) => (status, hold),
+            (_, unarchived) => {
+                self._unarchived = unarchived;
+                return Ok(());
+            }
+        };
         if !self.started {
             return Ok(());
         }

@@ -173,7 +173,7 @@ pub(crate) struct Inner {
     durable_records: AtomicU64,
     end: AtomicU64,
     keep_from: AtomicU64,
-    holds: Mutex<BTreeMap<u64, u64>>,
+    holds: Mutex<BTreeMap<u64, Held>>,
     /// 0 until the log is open for appending.
     incarnation: AtomicU32,
     write_max: u64,
@@ -445,10 +445,13 @@ impl Log {
     }
 
     /// Lets everything go that somebody holds and redo does not need, where the disk is full: who reads it is not to be in the way of those
-    /// who write.
+    /// who write. Who holds nothing else keeps it.
     pub(crate) fn give_up_holds(&self) {
         let mut holds = self.inner.holds.lock();
-        holds.clear();
+        let needed = self.inner.keep_from.load(Acquire) / self.inner.segments.size;
+        for held in holds.values_mut().filter(|held| held.from / self.inner.segments.size < needed) {
+            held.lost.get_or_insert(Lost::FullDisk);
+        }
         self.inner.release(&mut holds);
     }
 
@@ -477,6 +480,14 @@ impl Log {
         self.hold_by(|| self.end())
     }
 
+    /// The same from `from` on for somebody who has lost what he held, or, where that was let go of, from where the first segment begins of which
+    /// nothing was.
+    pub(crate) fn hold_again(&self, from: Lsn) -> LogHold {
+        // With the holds locked nothing more is let go of.
+        let segments = &self.inner.segments;
+        self.hold_by(|| from.max(Lsn(segments.kept_from() * segments.size)))
+    }
+
     /// The same from a position on which the caller knows to be there still; see also [`Known::held_from`].
     pub(crate) fn hold_from(&self, from: Lsn) -> LogHold {
         self.hold_by(|| from)
@@ -487,7 +498,7 @@ impl Log {
         let number = NUMBERS.fetch_add(1, AcqRel);
         let mut holds = self.inner.holds.lock();
         let from = from();
-        holds.insert(number, from.0);
+        holds.insert(number, Held { from: from.0, lost: None });
         LogHold { log: self.clone(), number, from }
     }
 
@@ -694,14 +705,35 @@ impl Log {
 
 impl Inner {
     /// Lets segments go that neither redo nor anybody who holds them needs.
-    fn release(&self, holds: &mut BTreeMap<u64, u64>) {
+    fn release(&self, holds: &mut BTreeMap<u64, Held>) {
         let keep_from = self.keep_from.load(Acquire);
         // However slow somebody is, others are not to run out of room because of it.
-        holds.retain(|_, from| from.saturating_add(self.options.recycle_max) >= keep_from);
-        let held = holds.values().copied().min().unwrap_or(u64::MAX);
+        let is_late = |held: &Held| held.from.saturating_add(self.options.recycle_max) < keep_from;
+        for held in holds.values_mut().filter(|held| is_late(held)) {
+            held.lost.get_or_insert(Lost::Late);
+        }
+        let kept = holds.values().filter(|held| held.lost.is_none());
+        let held = kept.map(|held| held.from).min().unwrap_or(u64::MAX);
         let needed = keep_from.min(held);
         self.segments.keep_from(needed / self.segments.size);
     }
+}
+
+/// What somebody holds.
+#[derive(Debug)]
+struct Held {
+    from: u64,
+    /// Nothing is kept for him any more.
+    lost: Option<Lost>,
+}
+
+/// Why log was let go of that somebody held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lost {
+    /// He was farther behind than what is kept for those who are slow.
+    Late,
+    /// The disk was full: [`Log::give_up_holds`].
+    FullDisk,
 }
 
 /// Keeps a part of the log as long as it lives: from [`LogHold::from`] on, and the footer of the segment before.
@@ -723,14 +755,19 @@ impl LogHold {
         self.from = self.from.max(from);
         let mut holds = self.log.inner.holds.lock();
         if let Some(held) = holds.get_mut(&self.number) {
-            *held = self.from.0;
+            held.from = self.from.0;
         }
         self.log.inner.release(&mut holds);
     }
 
     /// Whether nothing was lost until now: what was read before this is asked was the log.
     pub(crate) fn is_kept(&self) -> bool {
-        self.witness().is_kept()
+        self.lost().is_none()
+    }
+
+    /// Why something was lost, if it was.
+    pub(crate) fn lost(&self) -> Option<Lost> {
+        self.witness().lost()
     }
 
     /// For others who read what is kept.
@@ -747,9 +784,9 @@ pub(crate) struct HoldWitness {
 }
 
 impl HoldWitness {
-    /// See [`LogHold::is_kept`]; not kept where the hold is gone.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.log.inner.holds.lock().contains_key(&self.number)
+    /// See [`LogHold::lost`]; lost, too, where the hold is gone.
+    pub(crate) fn lost(&self) -> Option<Lost> {
+        self.log.inner.holds.lock().get(&self.number).map_or(Some(Lost::Late), |held| held.lost)
     }
 }
 
