@@ -1,5 +1,6 @@
 //! The archive: followed while others write, restored to moments in it, and everything that can be wrong with it.
 
+use gannet_base::sim::Simulation;
 use gannet_base::{checksum, clock};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions};
@@ -230,7 +231,7 @@ fn a_long_way_through_an_archive_takes_no_more_room_than_a_database_has_for_its_
     };
     let mut most = 0;
     let mut tell = |_: &JobReport| {
-        most = most.max(logs("r.gnt"));
+        most = most.max(logs("r.gnt.partial"));
         Ok(())
     };
     let report = restore_told(&disk, &["b"], "r.gnt", RecoveryTarget::End, &mut tell).unwrap();
@@ -253,7 +254,7 @@ fn a_long_way_through_an_archive_takes_no_more_room_than_a_database_has_for_its_
         if outcome.is_ok() {
             break;
         }
-        assert!(engine(&disk).is_missing(Path::new("again.gnt")).unwrap());
+        assert!(disk.list(Path::new("")).unwrap().iter().all(|name| !name.starts_with("again.gnt")));
         assert_eq!(count_at(&disk, &["b"], "again.gnt", RecoveryTarget::Lsn(lsn.0)), 5000);
         remove(&disk, "again.gnt");
     }
@@ -436,6 +437,109 @@ fn log_that_comes_while_nobody_archives_is_archived_by_the_next_who_does() {
     assert_eq!(await_archived(&db).gap, None);
     db.close().unwrap();
     assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), 450);
+}
+
+#[test]
+fn log_that_was_not_archived_stays_where_the_database_is_opened_without_its_archive() {
+    let disk = SimDisk::new(31);
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    put(&db, 100..600);
+    db.close().unwrap();
+    fail_archive(&disk, Faults::default());
+    let mut next = 600;
+    for _ in 0..3 {
+        let without = OpenOptions { archive: None, ..options() };
+        let db = engine(&disk).open(Path::new(FILE), &without).unwrap();
+        for _ in 0..2 {
+            put(&db, next..next + 100);
+            next += 100;
+            db.checkpoint().unwrap();
+        }
+        db.close().unwrap();
+    }
+    let db = open(&disk);
+    assert_eq!(await_archived(&db).gap, None);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), next);
+}
+
+#[test]
+fn a_full_disk_makes_no_gap_where_a_start_needs_the_log_anyway() {
+    let capacity_bytes = Some(24 << 20);
+    let disk = SimDisk::with_settings(32, Settings { capacity_bytes, ..Settings::default() });
+    let db = create(&disk);
+    put(&db, 0..100);
+    backup(&db, "b", None);
+    await_archived(&db);
+    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
+    put(&db, 100..400);
+    // Whatever can be had is taken, and then somebody wants more.
+    let filler = disk.open(Path::new("filler"), &FileOptions::create_new()).unwrap();
+    let mut size = 0;
+    while filler.allocate(size, 4096).is_ok() {
+        size += 4096;
+    }
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("t").unwrap().unwrap();
+    let refused = (0..2000_u64).find_map(|n| txn.put(&tree, &(1 << 40 | n).to_be_bytes(), &[1; 3000]).err());
+    assert!(refused.is_some(), "there is room for all that");
+    drop(txn);
+    filler.set_len(0).unwrap();
+    disk.remove(Path::new("filler")).unwrap();
+    fail_archive(&disk, Faults::default());
+    put(&db, 400..450);
+    assert_eq!(await_archived(&db).gap, None);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), 450);
+}
+
+#[test]
+fn a_young_database_with_large_segments_is_restored_with_its_archive() {
+    let disk = SimDisk::new(33);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let sim: Arc<dyn Disk> = Arc::new(disk.clone());
+    let engine =
+        Engine::with_disk(sim, &EngineOptions { memory: 64 << 20, ..EngineOptions::default() }).unwrap();
+    let open = OpenOptions { archive: Some(ARCHIVE.into()), ..OpenOptions::default() };
+    let db = engine.create(Path::new(FILE), &CreateOptions::default(), &open).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    backup(&db, "b", None);
+    put(&db, 0..1500);
+    await_archived(&db);
+    db.close().unwrap();
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let archive = (Path::new(ARCHIVE), RecoveryTarget::End);
+    let mut tell = |_: &_| Ok(());
+    let watch = &mut Watch::new(&job, &mut tell);
+    let to = Path::new("r.gnt");
+    job.end(engine.restore_to(files(&disk, &["b"]), archive, to, &OpenOptions::default(), watch)).unwrap();
+    assert_eq!(count(&engine.open(to, &OpenOptions::default()).unwrap()), 1500);
+}
+
+#[test]
+fn parts_that_were_never_durable_do_not_use_up_the_names() {
+    let run = || {
+        let disk = SimDisk::new(34);
+        let db = create(&disk);
+        put(&db, 0..100);
+        await_archived(&db);
+        let before = parts(&disk).len();
+        fail_archive(&disk, Faults { sync_error: Chance::OneIn(1), ..Faults::default() });
+        put(&db, 100..200);
+        // It is tried every ten seconds.
+        clock::sleep(Duration::from_secs(600));
+        assert!(db.archive_report().unwrap().error.is_some());
+        assert!(parts(&disk).len() <= before + 1, "{:?}", parts(&disk));
+        fail_archive(&disk, Faults::default());
+        assert_eq!(await_archived(&db).gap, None);
+        db.close().unwrap();
+    };
+    Simulation::new(1).run(run).unwrap();
 }
 
 /// A copy of all files as they are, in another folder's place.

@@ -489,14 +489,166 @@ fn what_a_crash_leaves_of_a_restore_is_no_database_and_the_next_one_takes_its_pl
         disk.crash_after(at);
         let done = restore(&disk, source, COPY).is_ok();
         let disk = disk.crash_image(seed as u64 + 1000);
-        // Either there is none, or it is whole; and who was told that it is there has it. (The crash may come in one of its last operations
-        // without harm to it: the list of hot pages, as it closes the database.)
+        // Either there is none, or it is whole; and who was told that it is there has it.
+        let has_name = disk.exists(Path::new(COPY)).unwrap() && meta_is_there(&disk, COPY);
         match restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY) {
-            Ok(_) => assert!(!done, "{at} of {count}"),
-            Err(error) => assert!(error.to_string().contains("overwrites nothing"), "{at}: {error}"),
+            Ok(_) => assert!(!done && !has_name, "{at} of {count}"),
+            Err(error) => {
+                assert!(has_name && error.to_string().contains("overwrites nothing"), "{at}: {error}");
+            }
         }
+        assert!(!has_name || !disk.exists(Path::new(&format!("{COPY}.partial"))).unwrap(), "{at}");
         assert_eq!(audit(&open(&disk, COPY)), 29, "{at} of {count}");
     }
+}
+
+/// Whether a file is a database, and not what a creation has left.
+fn meta_is_there(disk: &SimDisk, name: &str) -> bool {
+    !engine(disk).is_missing(Path::new(name)).unwrap()
+}
+
+#[test]
+fn a_restore_that_is_ended_while_it_applies_the_log_is_done_again_by_the_same_command() {
+    let disk = SimDisk::new(33);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    (1..30).for_each(|count| transfer(&db, count));
+    backup(&db, options(folder(&db, "full"), None)).unwrap();
+    db.close().unwrap();
+    let source = || Source::Files(vec![file(&disk, "full")]);
+    let engine = engine(&disk);
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let mut ended = false;
+    let mut tell = |report: &gannet_store::JobReport| match report.phase.as_str() {
+        "applies the log" => {
+            ended = true;
+            Err(Error::Cancelled)
+        }
+        _ => Ok(()),
+    };
+    let watch = &mut Watch::new(&job, &mut tell);
+    let outcome = engine.restore(source(), Path::new(COPY), &OpenOptions::default(), watch);
+    assert!(matches!(outcome, Err(Error::Cancelled)), "{outcome:?}");
+    drop(job);
+    assert!(ended && disk.list(Path::new("")).unwrap().iter().all(|name| !name.starts_with(COPY)));
+    restore(&disk, source(), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 29);
+    assert!(!disk.exists(Path::new(&format!("{COPY}.partial"))).unwrap());
+}
+
+#[test]
+fn a_budget_or_a_disk_too_small_for_the_database_is_said_before_anything_is_written() {
+    let disk = SimDisk::new(34);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 16 << 20 };
+    let options_of = |memory| EngineOptions { memory, ..EngineOptions::default() };
+    let sim = |disk: &SimDisk| -> Arc<dyn Disk> { Arc::new(disk.clone()) };
+    let large = Engine::with_disk(sim(&disk), &options_of(32 << 20)).unwrap();
+    let db = large.create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+    let mut bytes = Vec::new();
+    backup(&db, options(folder(&db, "full"), None)).unwrap();
+    bytes.extend_from_slice(&disk.contents(Path::new("backups/full.gntbackup")).unwrap());
+    db.close().unwrap();
+    let small = Engine::with_disk(sim(&disk), &options_of(10 << 20)).unwrap();
+    let before = disk.list(Path::new("")).unwrap();
+    let stream = Source::Stream(Box::new(std::io::Cursor::new(bytes)));
+    for source in [Source::Files(vec![file(&disk, "full")]), stream] {
+        let job = small.jobs().begin(JobOrder::new(JobKind::Restore));
+        let mut tell = |_: &_| Ok(());
+        let watch = &mut Watch::new(&job, &mut tell);
+        let refused = small.restore(source, Path::new(COPY), &OpenOptions::default(), watch);
+        let said = refused.unwrap_err().to_string();
+        assert!(
+            said.contains("is too small for a database with") && said.contains("give at least"),
+            "{said}"
+        );
+        assert_eq!(disk.list(Path::new("")).unwrap(), before);
+    }
+}
+
+#[test]
+fn openings_in_which_nothing_was_logged_do_not_make_a_copy_forget_its_backups() {
+    let disk = SimDisk::new(35);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 1).backup.name;
+    db.close().unwrap();
+    for _ in 0..300 {
+        let db = open(&disk, FILE);
+        assert_eq!(audit(&db), 0);
+        db.close().unwrap();
+    }
+    let db = open(&disk, FILE);
+    let second = keeping(&db, Some(Since::Latest), 1);
+    assert_eq!(second.backup.manifest.begin.parent, Some(file(&disk, &first).manifest.as_parent()));
+    assert_eq!((second.backup.manifest.all_read, second.complaint), (None, None));
+    // Those in which something was logged count. When they are too many that is said.
+    db.close().unwrap();
+    for count in 1..260 {
+        let db = open(&disk, FILE);
+        transfer(&db, count);
+        db.close().unwrap();
+    }
+    let db = open(&disk, FILE);
+    let third = keeping(&db, None, 1);
+    let complaint = third.complaint.unwrap();
+    assert!(complaint.contains(&first) && complaint.contains("remove it, or move it away"), "{complaint}");
+    disk.remove(Path::new(&format!("backups/{}.json", third.backup.name))).unwrap();
+    let plan = BackupPlan {
+        folder: place(&disk, "backups"),
+        since: Some(Since::Latest),
+        compress: None,
+        keep: None,
+        archive: None,
+        statistics: None,
+    };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let refused = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(()))));
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("earlier ones are not known any more"), "{said}");
+}
+
+/// Has a backup say of itself that it was begun at another time.
+fn begun_at(disk: &SimDisk, name: &str, unix_us: u64) {
+    let path = PathBuf::from(format!("backups/{name}.json"));
+    let bytes = disk.contents(&path).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let line = with_number(text.lines().next().unwrap(), "started_unix_us", &unix_us.into());
+    let sealed = sealed(&line);
+    let mut buffer = AlignedBuffer::zeroed(sealed.len());
+    buffer.copy_from_slice(&sealed);
+    disk.remove(&path).unwrap();
+    let file = disk.open(&path, &FileOptions::create_new()).unwrap();
+    file.write_at(Class::Foreground, 0, &buffer, IoDurability::Cached).unwrap();
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_no_older_backup_the_latest_and_keeps_none_in_place_of_a_newer() {
+    let disk = SimDisk::new(36);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup;
+    begun_at(&disk, &first.name, first.manifest.begin.started_unix_us + 3_600_000_000);
+    transfer(&db, 1);
+    let second = keeping(&db, None, 9).backup.name;
+    let found = || match Source::find(&[place(&disk, "backups")]) {
+        Ok(Source::Files(files)) => Ok(files.last().unwrap().name.clone()),
+        Ok(Source::Stream(_)) => panic!("a folder is no stream"),
+        Err(error) => Err(error),
+    };
+    assert_eq!(found().unwrap(), second);
+    transfer(&db, 2);
+    let third = keeping(&db, None, 2);
+    assert_eq!(third.removed, [first.name]);
+    db.close().unwrap();
+    // Of two times that it was open nobody can tell which came first: the clock says one thing, the log the other.
+    let db = open(&disk, FILE);
+    transfer(&db, 3);
+    let fourth = keeping(&db, None, 9).backup;
+    begun_at(&disk, &fourth.name, 1);
+    let said = found().unwrap_err().to_string();
+    assert!(said.contains(&fourth.name) && said.contains(&third.backup.name), "{said}");
+    assert!(said.contains("name the one"), "{said}");
 }
 
 #[test]

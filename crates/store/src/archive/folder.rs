@@ -106,7 +106,12 @@ impl Folder {
         let mut parts: Vec<Part> = Vec::new();
         loop {
             for (.., name) in &self.names[begin..] {
-                parts.extend(self.part(name)?);
+                let Some(mut part) = self.part(name)? else { continue };
+                // Those of one opening have the same list, and there may be many thousands.
+                if let Some(before) = parts.last().filter(|before| before.begin.lives == part.begin.lives) {
+                    part.begin.lives = Arc::clone(&before.begin.lives);
+                }
+                parts.push(part);
             }
             if begin == 0 || parts.first().is_some_and(|part| part.begin.first <= from) {
                 return Ok(parts);

@@ -12,6 +12,7 @@ use gannet_io::{AlignedBuffer, Class, Disk, OpenOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Version of archives that this release writes and reads.
 pub(super) const ARCHIVE_VERSION: u32 = 1;
@@ -91,7 +92,7 @@ pub(super) struct PartBegin {
     /// The log from here to `first` is in no part: it was let go of before it could be archived, or lacks contents of pages.
     pub(super) gap_from: Option<u64>,
     /// Times that the database was open, newest last: this one wrote the part.
-    pub(super) lives: Vec<OpenTime>,
+    pub(super) lives: Arc<[OpenTime]>,
 }
 
 impl PartBegin {

@@ -56,12 +56,19 @@ pub(crate) struct Plan {
     pub(super) from: u64,
     /// The target.
     pub(super) to: u64,
+    /// Pages of the file, as the log says last on the way there; 0 where it does not.
+    pages: u64,
 }
 
 impl Plan {
     /// Bytes of log to be added.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.to - self.from
+    }
+
+    /// Pages that the database's file comes to have, as far as that was met.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages
     }
 }
 
@@ -73,6 +80,8 @@ struct Search<'a> {
     /// The end of the last record.
     at: u64,
     latest_unix_us: u64,
+    /// Pages of the file, as noted last.
+    pages: u64,
     /// Points behind the backup's end: name, LSN, time.
     points: Vec<(String, u64, u64)>,
     look: &'a mut dyn FnMut() -> Result<()>,
@@ -105,8 +114,9 @@ impl Reader for Search<'_> {
                 return Ok(Step::Stop);
             }
             self.latest_unix_us = self.latest_unix_us.max(note.unix_us());
-            if let Note::Point { unix_us, name } = note {
-                self.points.push((name, end, unix_us));
+            match note {
+                Note::Point { unix_us, name } => self.points.push((name, end, unix_us)),
+                Note::Clock { pages, .. } => self.pages = pages,
             }
         }
         self.at = end;
@@ -128,7 +138,7 @@ impl Reader for Search<'_> {
 }
 
 impl Search<'_> {
-    /// Whether a part that is complete has to be gone through.
+    /// Whether a part that is complete has to be gone through, if it is not the last one, which is for how large the file is.
     fn needs(&self, part: &Part, end: &PartEnd) -> bool {
         match self.target {
             RecoveryTarget::End => false,
@@ -144,7 +154,8 @@ impl Search<'_> {
         for (index, part) in parts.iter().enumerate().skip(from) {
             let next = parts.get(index + 1).map(|next| &next.begin);
             let counts_to = next.map_or(u64::MAX, |next| next.gap_from.unwrap_or(next.first));
-            let complete = part.end.filter(|end| !self.needs(part, end) && counts_to >= end.end);
+            let complete =
+                part.end.filter(|end| next.is_some() && !self.needs(part, end) && counts_to >= end.end);
             let why = match complete {
                 Some(end) => {
                     self.latest_unix_us = self.latest_unix_us.max(end.latest_unix_us);
@@ -183,6 +194,7 @@ pub(super) fn make(
         found: None,
         at: from,
         latest_unix_us: manifest.finished_unix_us,
+        pages: 0,
         points: Vec::new(),
         look,
     };
@@ -222,7 +234,7 @@ pub(super) fn make(
         Some(found) => found,
         None => reach.judge(target, &search.points)?,
     };
-    Ok(Plan { folder, parts, covering, from, to: to.max(from) })
+    Ok(Plan { folder, parts, covering, from, to: to.max(from), pages: search.pages })
 }
 
 /// What verifying says of it as well.

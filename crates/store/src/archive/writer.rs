@@ -2,7 +2,8 @@
 //!
 //! # A crash at any point
 //! A part is a new file, to which frames are only added. What is cut off ends with the last frame that is whole, and the next part begins
-//! there. A part counts as archived up to where it was synced, with its name.
+//! there. A part counts as archived up to where it was synced, with its name; one that never was goes again when it fails, as there is an end
+//! to names.
 
 use super::format::{PartBegin, PartEnd, begin_frame, end_frame, part_name};
 use crate::Result;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub(super) struct PartWriter {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
+    path: PathBuf,
     file: Arc<dyn File>,
     archive_id: u64,
     offset: u64,
@@ -45,6 +47,7 @@ impl PartWriter {
         let mut part = PartWriter {
             disk: Arc::clone(disk),
             folder: folder.to_owned(),
+            path,
             file,
             archive_id: begin.archive_id,
             offset: 0,
@@ -56,11 +59,7 @@ impl PartWriter {
         let frame = begin_frame(begin)?;
         let mut buffer = AlignedBuffer::zeroed(frame.len());
         buffer.copy_from_slice(&frame);
-        if let Err(error) = part.write(&buffer) {
-            // There is an end to names; what remains of it without this is a part that was never begun.
-            let _ = disk.remove(&path);
-            return Err(error);
-        }
+        part.write(&buffer)?;
         Ok(part)
     }
 
@@ -127,5 +126,14 @@ impl PartWriter {
         buffer.copy_from_slice(&frame);
         self.write(&buffer)?;
         self.sync()
+    }
+}
+
+impl Drop for PartWriter {
+    fn drop(&mut self) {
+        if !self.is_named {
+            // What remains without this is a part that nobody relies on.
+            let _ = self.disk.remove(&self.path);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Making a database from backups.
 //!
 //! # A crash at any point
-//! The new file is marked as one that is being created before anything else is in it, and gets its header last, when pages and log
-//! are durable: until then it is no database, and the next attempt takes its place, as after an interrupted creation
-//! (`database::create`). Nothing that is a database, or was ever one, is written to.
+//! The new file is called `NAME.partial`, marked as one that is being created before anything else is in it, and gets its header when pages and log
+//! are durable. Then it is opened, which applies the log, and closed; and when that has shown that it is as it is to be, it gets its name. The next
+//! attempt removes what has another one's partial name. Nothing else that is a database, or was ever one, is written to.
 //!
 //! # How
 //! Of backups in folders the newest is read first, and a page that it has is not written again from an older one. A stream is read as it
@@ -13,18 +13,18 @@
 
 use super::format::{Codec, FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest, PAGES_MAX};
-use super::source::{BackupFile, Feed, Frame, Item, Source};
+use super::source::{Feed, Frame, Item, Source};
 use crate::archive::{Added, Extension, Place};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database, replay, wal_limit};
-use crate::engine::{Engine, OpenOptions};
+use crate::engine::{CreateOptions, Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
 use crate::mutation::{Mutation, planted};
 use crate::page::{self, Verdict};
 use crate::page_set::PageSet;
-use crate::space::EXTENT_PAGES;
-use crate::{Error, Result, meta};
+use crate::space::{self, EXTENT_PAGES};
+use crate::{Error, Result, meta, ring};
 use gannet_base::Lsn;
 use gannet_base::memory::Purpose;
 use gannet_base::sync::{Condvar, Mutex};
@@ -43,6 +43,8 @@ const BLOCKS: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// So many segments of an archive's log are left to opening the database.
 const REST_SEGMENTS: u64 = 4;
+/// How long closing the new database may take, at most: nobody else waits for it.
+const CLOSE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Bytes that a file has behind the last page that an archived log names: as a file has that grows.
 const GROWS_BY: u64 = 2 << 20;
 
@@ -106,6 +108,7 @@ struct Restore {
     known: OnceLock<(usize, u64)>,
     stop: Stop,
     job: Worker,
+    engine: Engine,
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     open: OpenOptions,
@@ -127,44 +130,53 @@ pub(crate) fn run(
     if !Database::is_missing(disk, path)? {
         return Err(Error::Backup(format!("{path:?} exists already: a restore overwrites nothing")));
     }
-    if let Source::Files(files) = &source {
-        let mut more = 0;
+    Database::clear_name(disk, path)?;
+    let partial = &partial_of(path);
+    if !Database::is_missing(disk, partial)? {
+        Database::remove(disk, partial).map_err(|error| {
+            Error::Backup(format!(
+                "cannot replace {partial:?}, as the database is called until all of it is there: {error}"
+            ))
+        })?;
+    }
+    if let Source::Files(files) = &source
+        && let Some(newest) = files.last().map(|file| &file.manifest)
+    {
+        check_memory(engine, &newest.begin)?;
+        let (mut more, mut pages) = (0, 0);
         // Whether there is a way to the target is said before anything is written.
-        if let (Some(archive), Some(newest)) = (archive, files.last()) {
+        if let Some(archive) = archive {
             watch.job().phase("looks for the target", Unit::Bytes, 0);
-            let log = archive.plan(engine, &newest.manifest, open.mode, watch)?.log_bytes();
-            more = log.min(wal_limit(newest.manifest.begin.segment_size, open));
+            let plan = archive.plan(engine, newest, open.mode, watch)?;
+            more = plan.log_bytes().min(wal_limit(newest.begin.segment_size, open));
+            pages = plan.pages();
         }
-        check_room(&**disk, path, files, more)?;
+        let data = newest.file_bytes.max(pages.saturating_mul(newest.begin.page_size.into()));
+        check_room(&**disk, path, &newest.begin, data, newest.log_bytes.saturating_add(more))?;
     }
     let Written { manifest, end: end_lsn, applied } = {
-        let mut attempt = Attempt::new(disk, path)?;
+        let mut attempt = Attempt::new(disk, partial)?;
         let (data, _lock) = attempt.start(open)?;
         let written = write_all(engine, source, (data, attempt.folder()), open, archive, watch)?;
         attempt.succeed();
         written
     };
     watch.job().phase("applies the log", Unit::Pages, 0);
-    let database = engine
-        .open(path, open)
-        .map_err(|error| Error::Backup(format!("{path:?} was restored, and cannot be opened: {error}")))?;
-    let outcome = database.await_restart_watched(watch);
-    let mut restart = database.restart_report();
-    // Whoever cannot wait ends the job: what is not written is redone by the next who opens it.
-    let closed = database.close();
-    outcome?;
-    closed?;
-    // The log was whole when it was written: where it reads as if it ended earlier, what is behind would be missed by nobody.
-    let reached = applied.redo_from + restart.log_bytes;
-    if reached < end_lsn {
-        return Err(Error::Backup(format!(
-            "{path:?} was restored, and is not as it was at lsn {end_lsn}: its log can be read up to lsn {reached} only. The disk has not kept \
-             what was written: restore it to another one"
-        )));
-    }
-    if let Some(damage) = restart.damaged_pages.first() {
-        return Err(Error::Backup(format!("{path:?} was restored, and is damaged: {damage}")));
-    }
+    let mut restart = bring_up(engine, partial, open, (&applied, end_lsn), watch).map_err(|error| match error {
+        Error::Cancelled => {
+            // If it cannot be removed the next attempt does, or says why not.
+            let _ = Database::remove(disk, partial);
+            Error::Cancelled
+        }
+        error => Error::Backup(format!(
+            "{error}. What was restored is called {partial:?}, and the next restore to {path:?} replaces it"
+        )),
+    })?;
+    Database::rename(disk, partial, path).map_err(|error| {
+        Error::Backup(format!(
+            "all is restored, and is called {partial:?}, as it could not get its name: {error}"
+        ))
+    })?;
     restart.pages += applied.pages;
     restart.redone_pages += applied.pages;
     restart.applied_changes += applied.changes;
@@ -172,12 +184,56 @@ pub(crate) fn run(
     Ok(RestoreReport { manifest, end_lsn, restart })
 }
 
-/// Refuses a place with less room than the database needs.
-fn check_room(disk: &dyn Disk, path: &Path, files: &[BackupFile], more_log: u64) -> Result<()> {
-    let Some(newest) = files.last().map(|file| &file.manifest) else { return Ok(()) };
+/// What a database is called until all of it was restored.
+fn partial_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+/// Opens what was written, which applies the log, and closes it; looks whether it is as it was at `end_lsn`.
+fn bring_up(
+    engine: &Engine,
+    partial: &Path,
+    open: &OpenOptions,
+    (applied, end_lsn): (&Applied, u64),
+    watch: &mut Watch<'_>,
+) -> Result<crate::RestartReport> {
+    let database = engine
+        .open(partial, open)
+        .map_err(|error| Error::Backup(format!("it was restored, and cannot be opened: {error}")))?;
+    if let Err(error) = watch.look().and_then(|()| database.await_restart_watched(watch)) {
+        database.close()?;
+        return Err(error);
+    }
+    let restart = database.restart_report();
+    // It gets its name when it needs no log any more.
+    database.close_within(CLOSE_LIMIT)?;
+    // The log was whole when it was written: where it reads as if it ended earlier, what is behind would be missed by nobody.
+    let reached = applied.redo_from + restart.log_bytes;
+    if reached < end_lsn {
+        return Err(Error::Backup(format!(
+            "it was restored, and is not as it was at lsn {end_lsn}: its log can be read up to lsn {reached} only. The disk has not kept \
+             what was written: restore it to another one"
+        )));
+    }
+    if let Some(damage) = restart.damaged_pages.first() {
+        return Err(Error::Backup(format!("it was restored, and is damaged: {damage}")));
+    }
+    Ok(restart)
+}
+
+/// Refuses a memory budget that the database could not be opened with.
+fn check_memory(engine: &Engine, begin: &Begin) -> Result<()> {
+    let made = CreateOptions { page_size: begin.page_size as usize, segment_size: begin.segment_size };
+    made.check_memory(engine.budget().limit())
+}
+
+/// Refuses a place with less room than the database needs: so many bytes of data, and of log.
+fn check_room(disk: &dyn Disk, path: &Path, begin: &Begin, data: u64, log: u64) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let log = newest.log_bytes.saturating_add(more_log + 2 * newest.begin.segment_size);
-    let needed = newest.file_bytes.saturating_add(log);
+    let beside = 2 * begin.segment_size + ring::ring_bytes(begin.page_size as usize);
+    let needed = data.saturating_add(log).saturating_add(beside);
     match disk.free_bytes(parent)? {
         Some(free) if free < needed => Err(Error::Backup(format!(
             "the database needs {}, and {parent:?} has {} free",
@@ -229,6 +285,7 @@ fn write_all(
         known: OnceLock::new(),
         stop: Stop::default(),
         job: watch.job().worker(),
+        engine: engine.clone(),
         disk: Arc::clone(engine.disk()),
         folder: folder.to_owned(),
         open: open.clone(),
@@ -327,6 +384,12 @@ impl Restore {
         }
         let is_first = state.begin.is_none();
         if is_first {
+            if !state.feed.is_backwards() {
+                // Of a stream no more is known before it ends: all space maps but the last one are of groups that are full.
+                check_memory(&self.engine, &begin)?;
+                let group = space::extents_per_group(page_size) * EXTENT_PAGES * u64::from(begin.page_size);
+                check_room(&*self.disk, &self.folder, &begin, begin.groups.saturating_sub(1) * group, 0)?;
+            }
             meta::write_mark(&*self.data, page_size, begin.database_id)?;
         }
         state.is_newest = is_first || !state.feed.is_backwards();
@@ -563,7 +626,7 @@ impl Place for LogPlace<'_> {
     fn written(&mut self, at: u64, added: &Added, watch: &mut Watch<'_>) -> Result<u64> {
         let size = self.manifest.begin.segment_size;
         // What may not count after all is behind.
-        let next = (at - size / 8) / size * size;
+        let next = at.saturating_sub(size / 8) / size * size;
         if next >= self.applied.redo_from + wal_limit(size, &self.restore.open) {
             // Behind a segment that is complete there is always another one.
             self.segment(at / size)?;

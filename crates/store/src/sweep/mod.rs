@@ -130,6 +130,7 @@ impl Shared {
                 // The next start finds it again.
                 Ok(false) => {
                     self.streams.lock().complete.push_front(segment);
+                    round.check()?;
                     break;
                 }
                 Ok(true) => {
