@@ -351,8 +351,10 @@ fn what_goes_wrong_with_the_folder_is_tried_again_and_no_user_notices() {
         let alarm = db.outlook().alarms.into_iter().find(|alarm| alarm.name == "archive").unwrap();
         assert!(alarm.what.contains("failing") && alarm.what.contains(ARCHIVE), "{alarm:?}");
         fail_archive(&disk, Faults::default());
-        let report = await_archived(&db);
-        assert_eq!((report.state, report.gap), (ArchiveState::Archiving, None));
+        await_archived(&db);
+        // It says so a moment later than it has archived it.
+        let report = await_report(&db, |report| report.state == ArchiveState::Archiving);
+        assert_eq!(report.gap, None);
         assert!(db.outlook().alarms.iter().all(|alarm| alarm.name != "archive"));
     }
     assert_eq!(count(&db), next);
@@ -464,36 +466,6 @@ fn log_that_was_not_archived_stays_where_the_database_is_opened_without_its_arch
     assert_eq!(await_archived(&db).gap, None);
     db.close().unwrap();
     assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), next);
-}
-
-#[test]
-fn a_full_disk_makes_no_gap_where_a_start_needs_the_log_anyway() {
-    let capacity_bytes = Some(24 << 20);
-    let disk = SimDisk::with_settings(32, Settings { capacity_bytes, ..Settings::default() });
-    let db = create(&disk);
-    put(&db, 0..100);
-    backup(&db, "b", None);
-    await_archived(&db);
-    fail_archive(&disk, Faults { write_error: Chance::OneIn(1), ..Faults::default() });
-    put(&db, 100..400);
-    // Whatever can be had is taken, and then somebody wants more.
-    let filler = disk.open(Path::new("filler"), &FileOptions::create_new()).unwrap();
-    let mut size = 0;
-    while filler.allocate(size, 4096).is_ok() {
-        size += 4096;
-    }
-    let mut txn = db.begin(TransactionOptions::default());
-    let tree = txn.tree("t").unwrap().unwrap();
-    let refused = (0..2000_u64).find_map(|n| txn.put(&tree, &(1 << 40 | n).to_be_bytes(), &[1; 3000]).err());
-    assert!(refused.is_some(), "there is room for all that");
-    drop(txn);
-    filler.set_len(0).unwrap();
-    disk.remove(Path::new("filler")).unwrap();
-    fail_archive(&disk, Faults::default());
-    put(&db, 400..450);
-    assert_eq!(await_archived(&db).gap, None);
-    db.close().unwrap();
-    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), 450);
 }
 
 #[test]

@@ -342,6 +342,31 @@ fn no_more_files_are_kept_than_the_log_may_take() {
 }
 
 #[test]
+fn a_full_disk_takes_what_is_held_only_where_nobody_else_needs_it() {
+    let sim = SimDisk::new(1);
+    let options = LogOptions { recycle_max: 4 * SEGMENT, ..options() };
+    let log = Log::create(&disk_of(&sim), folder(), &options, Lsn::ZERO, 1, &budget()).unwrap();
+    let mut load = Load::new(3);
+    let (first, mut second) = (log.hold(), log.hold());
+    fill_up_to(&log, &mut load, 5);
+    let needed = Lsn(2 * SEGMENT + SEGMENT / 2);
+    log.set_keep_from(needed);
+    second.advance(Lsn(2 * SEGMENT + 4096));
+    assert!(first.is_kept() && second.is_kept());
+    log.give_up_holds();
+    assert_eq!((first.lost(), second.lost()), (Some(Lost::FullDisk), None), "redo needs that segment");
+    log.give_up_spares().unwrap();
+    assert!(log.segment_header(Lsn(2 * SEGMENT)).unwrap().is_some());
+    // Who has lost what he held goes on with what is there (the end of the segment before is needed, too), and one whose log is all there with that.
+    let (again, later) = (log.hold_again(first.from()), log.hold_again(Lsn(4 * SEGMENT + 4096)));
+    assert_eq!((again.from(), later.from()), (Lsn(SEGMENT), Lsn(4 * SEGMENT + 4096)));
+    // Who is too slow is told something else, and it stays what he was told.
+    fill_up_to(&log, &mut load, 12);
+    log.set_keep_from(log.durable());
+    assert_eq!((first.lost(), again.lost()), (Some(Lost::FullDisk), Some(Lost::Late)));
+}
+
+#[test]
 fn the_rest_of_a_recycled_file_is_not_the_log() {
     let sim = SimDisk::new(1);
     let log = create(&sim);
