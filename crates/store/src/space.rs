@@ -728,7 +728,9 @@ impl<'c> Allocations<'c> {
         let mut mtr = Mtr::new(self.core);
         let part = mtr.add(self.core.pool.create(&self.core.volume, id)?);
         mtr.format(part, PageKind::SpaceMap, SYSTEM, &new_map(self.core.page_size));
-        mtr.commit()?;
+        let lsn = mtr.commit()?;
+        // The header may count it from now on, and is not to be ahead of what a start finds in the log.
+        self.core.log.flush_to(lsn)?;
         self.state.high_water = (id.0 / EXTENT_PAGES + 1) * EXTENT_PAGES;
         self.state.add_group();
         self.core.space.groups.store(self.state.groups.len() as u64, Ordering::Relaxed);
