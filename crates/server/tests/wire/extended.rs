@@ -1,6 +1,6 @@
 //! The extended query protocol.
 
-use crate::client::{bind, bind_each, execute, frame, parse, query, sync, target};
+use crate::client::{Wire, bind, bind_each, execute, frame, parse, query, sync, target};
 use crate::fixture::Fixture;
 
 const TABLE: &str = "create table t (a int primary key, b text); insert into t select n, 'row ' || n from generate_series(1, 10) n";
@@ -215,6 +215,39 @@ fn after_an_error_everything_up_to_sync_is_passed_over() {
     assert_eq!((told.kinds.as_str(), told.state(), told.status), ("12C12EZ", "22012", 'I'));
     assert_eq!(wire.run("select count(*) from t").one(), "10");
     assert_eq!(wire.series(&[target(b'D', b'S', "x")]).state(), "26000");
+}
+
+#[test]
+fn a_series_is_one_transaction_whatever_statements_are_in_it() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let insert = |number: u32| format!("insert into t values ({number}, 'x')");
+    let run = |sql: &str| [parse("", sql, &[]), bind("", "", 0, &[], 0), execute("", 0)];
+    let count = |wire: &mut Wire| wire.run("select count(*) from t").text()[0][0].clone();
+    // What needs a place of its own is refused behind work, and takes none of it away.
+    for sql in ["vacuum", "check database", "sweep database", "dump database to stdout"] {
+        let messages: Vec<_> = run(&insert(20)).into_iter().chain(run(sql)).collect();
+        assert_eq!(wire.series(&messages).state(), "25001", "{sql}");
+        assert_eq!(count(&mut wire), "10", "{sql}: the error ends the series");
+        let told = wire.series(&run(sql)).good();
+        assert_eq!(told.status, 'I', "{sql} alone");
+    }
+    // Nor does what needs none commit what stands before it.
+    for sql in
+        ["set work_mem = '1MB'", "show work_mem", "create table u (a int)", "analyze t", "create role r"]
+    {
+        let messages: Vec<_> =
+            run(&insert(20)).into_iter().chain(run(sql)).chain(run("select 1 / 0")).collect();
+        assert_eq!(wire.series(&messages).state(), "22012", "{sql}");
+        assert_eq!(count(&mut wire), "10", "{sql}");
+        let messages: Vec<_> = run(&insert(21)).into_iter().chain(run(sql)).collect();
+        assert_eq!(wire.series(&messages).good().status, 'I');
+        assert_eq!(count(&mut wire), "11", "{sql}");
+        wire.run("delete from t where a = 21; drop table if exists u; drop role if exists r");
+    }
+    // A setting that was changed before is something that was done, too.
+    let messages: Vec<_> = run("set work_mem = '2MB'").into_iter().chain(run("vacuum")).collect();
+    assert_eq!(wire.series(&messages).state(), "25001");
 }
 
 #[test]

@@ -39,7 +39,7 @@ mod select;
 mod stored;
 mod subquery;
 mod titles;
-mod tokens;
+pub(crate) mod tokens;
 pub mod utility;
 mod weight;
 

@@ -54,6 +54,13 @@ impl<'t> Source<'t> {
         }
     }
 
+    /// Whether expressions of it are kept as the text that the syntax tree writes, and no string in it is anything else: it defines a table.
+    fn keeps_text(self) -> bool {
+        let mut words = self.lexemes.iter().map(Lexeme::keyword);
+        let defines = matches!(words.next(), Some(Keyword::CREATE | Keyword::ALTER));
+        defines && words.take(3).any(|word| word == Keyword::TABLE)
+    }
+
     /// The error for the lexeme of this number, or the end.
     pub(super) fn unexpected(self, at: usize) -> Error {
         match self.lexemes.get(at) {
@@ -214,7 +221,10 @@ pub(super) fn with_parser<T: Send>(
     parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError> + Send,
 ) -> Result<T> {
     let bridged = bridge(source.lexemes)?;
-    let tokens = bridged.tokens;
+    let mut tokens = bridged.tokens;
+    if source.keeps_text() {
+        tokens.iter_mut().for_each(|token| double_quotes(&mut token.token));
+    }
     let run = move || run_parser(tokens, parse);
     let outcome = if bridged.nesting <= SHALLOW {
         run()
@@ -228,6 +238,16 @@ pub(super) fn with_parser<T: Send>(
         })
     };
     outcome.map_err(|error| syntax_error(source, &error))
+}
+
+/// Doubles the quotes in a string. The syntax tree writes a string with two quotes side by side as if they were doubled already, so that
+/// what it is written from has to be.
+fn double_quotes(token: &mut Token) {
+    if let Token::SingleQuotedString(text) | Token::NationalStringLiteral(text) = token
+        && text.contains('\'')
+    {
+        *text = text.replace('\'', "''");
+    }
 }
 
 fn run_parser<T>(

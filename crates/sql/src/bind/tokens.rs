@@ -10,12 +10,12 @@ use std::ops::Range;
 
 /// A token and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Lexeme {
-    pub(super) token: Token,
+pub(crate) struct Lexeme {
+    pub(crate) token: Token,
     /// Place of its first character in the text, from 1, and of the one behind its last.
-    pub(super) characters: Range<usize>,
+    pub(crate) characters: Range<usize>,
     /// The same in bytes, from 0.
-    pub(super) bytes: Range<usize>,
+    pub(crate) bytes: Range<usize>,
 }
 
 impl Lexeme {
@@ -84,7 +84,7 @@ impl Cursor<'_> {
 }
 
 /// The tokens of a text.
-pub(super) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
+pub(crate) fn tokenize(sql: &str) -> Result<Vec<Lexeme>> {
     let Plain { mut lexemes, rest } = plain(sql);
     if rest.byte == sql.len() {
         return Ok(lexemes);

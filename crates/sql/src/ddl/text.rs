@@ -1,10 +1,10 @@
 //! Expressions that are kept as text: defaults and checks. What they mention is found, and renamed, in their tokens.
 
+use crate::bind::tokens::{Lexeme, tokenize};
 use crate::catalog::{ColumnNumber, Table};
 use crate::system::definition::quote_identifier;
 use crate::{Error, Result};
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::Token;
 
 /// A name as it stands in SQL text.
 pub(super) fn quote(name: &str) -> String {
@@ -16,11 +16,22 @@ pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>> {
-    let dialect = PostgreSqlDialect {};
-    Tokenizer::new(&dialect, text)
-        .tokenize()
-        .map_err(|error| Error::internal(format!("a stored expression cannot be read: {error}")))
+/// The tokens of a stored expression.
+fn lexemes(text: &str) -> Result<Vec<Lexeme>> {
+    tokenize(text).map_err(|error| Error::internal(format!("a stored expression cannot be read: {error}")))
+}
+
+/// The expression with other text in some places, which are in their order.
+fn replaced(text: &str, lexemes: &[Lexeme], places: &[(usize, String)]) -> String {
+    let (mut result, mut done) = (String::new(), 0);
+    for (place, instead) in places {
+        let bytes = &lexemes[*place].bytes;
+        result.push_str(&text[done..bytes.start]);
+        result.push_str(instead);
+        done = bytes.end;
+    }
+    result.push_str(&text[done..]);
+    result
 }
 
 fn folded(token: &Token) -> Option<String> {
@@ -31,20 +42,15 @@ fn folded(token: &Token) -> Option<String> {
     }
 }
 
-/// The token next to a place, white space left out.
-fn beside<'t>(mut tokens: impl Iterator<Item = &'t Token>) -> Option<&'t Token> {
-    tokens.find(|token| !matches!(token, Token::Whitespace(_)))
-}
-
 /// Places of words that can be names of columns, with the name.
-fn column_places(tokens: &[Token]) -> Vec<(usize, String)> {
+fn column_places(lexemes: &[Lexeme]) -> Vec<(usize, String)> {
     let mut places = Vec::new();
-    for (place, token) in tokens.iter().enumerate() {
-        let Some(name) = folded(token) else { continue };
-        let call = beside(tokens[place + 1..].iter()) == Some(&Token::LParen);
-        let qualifier = beside(tokens[place + 1..].iter()) == Some(&Token::Period);
-        let type_name = beside(tokens[..place].iter().rev()) == Some(&Token::DoubleColon);
-        if !call && !qualifier && !type_name {
+    for (place, lexeme) in lexemes.iter().enumerate() {
+        let Some(name) = folded(&lexeme.token) else { continue };
+        let next = lexemes.get(place + 1).map(|next| &next.token);
+        let before = place.checked_sub(1).map(|before| &lexemes[before].token);
+        let is_other = matches!(next, Some(Token::LParen | Token::Period));
+        if !is_other && before != Some(&Token::DoubleColon) {
             places.push((place, name));
         }
     }
@@ -54,7 +60,7 @@ fn column_places(tokens: &[Token]) -> Vec<(usize, String)> {
 /// The table's columns that an expression mentions, each once.
 pub(crate) fn columns_mentioned(table: &Table, text: &str) -> Result<Vec<ColumnNumber>> {
     let mut found = Vec::new();
-    for (_, name) in column_places(&tokens(text)?) {
+    for (_, name) in column_places(&lexemes(text)?) {
         if let Some(position) = table.find_column(&name) {
             let number = table.columns[position].number;
             if !found.contains(&number) {
@@ -67,26 +73,21 @@ pub(crate) fn columns_mentioned(table: &Table, text: &str) -> Result<Vec<ColumnN
 
 /// The expression with a column renamed.
 pub(super) fn rename_column(text: &str, old: &str, new: &str) -> Result<String> {
-    let mut tokens = tokens(text)?;
-    for (place, name) in column_places(&tokens) {
-        if name == old {
-            tokens[place] = Token::make_word(new, Some('"'));
-        }
-    }
-    Ok(tokens.iter().map(ToString::to_string).collect())
+    let lexemes = lexemes(text)?;
+    let places = column_places(&lexemes).into_iter().filter(|(_, name)| name == old);
+    let places: Vec<_> = places.map(|(place, _)| (place, quote(new))).collect();
+    Ok(replaced(text, &lexemes, &places))
 }
 
 /// Places of string constants that are names of sequences: those in `nextval('...')` and its kin.
-fn sequence_places(tokens: &[Token]) -> Vec<(usize, String)> {
-    let significant: Vec<usize> =
-        (0..tokens.len()).filter(|&place| !matches!(tokens[place], Token::Whitespace(_))).collect();
+fn sequence_places(lexemes: &[Lexeme]) -> Vec<(usize, String)> {
     let mut places = Vec::new();
-    for window in significant.windows(3) {
-        let name = folded(&tokens[window[0]]);
+    for (place, window) in lexemes.windows(3).enumerate() {
+        let name = folded(&window[0].token);
         if let (Some("nextval" | "currval" | "setval"), Token::LParen, Token::SingleQuotedString(text)) =
-            (name.as_deref(), &tokens[window[1]], &tokens[window[2]])
+            (name.as_deref(), &window[1].token, &window[2].token)
         {
-            places.push((window[2], relation_name(text)));
+            places.push((place + 2, relation_name(text)));
         }
     }
     places
@@ -94,24 +95,21 @@ fn sequence_places(tokens: &[Token]) -> Vec<(usize, String)> {
 
 /// The name in a string such as `public."T_a_seq"`.
 fn relation_name(text: &str) -> String {
-    let parts = tokens(text).unwrap_or_default();
-    parts.iter().rev().find_map(folded).unwrap_or_else(|| text.to_owned())
+    let parts = lexemes(text).unwrap_or_default();
+    parts.iter().rev().find_map(|part| folded(&part.token)).unwrap_or_else(|| text.to_owned())
 }
 
 /// Names of sequences that an expression draws from.
 pub(crate) fn sequences_mentioned(text: &str) -> Result<Vec<String>> {
-    Ok(sequence_places(&tokens(text)?).into_iter().map(|(_, name)| name).collect())
+    Ok(sequence_places(&lexemes(text)?).into_iter().map(|(_, name)| name).collect())
 }
 
 /// The expression with a sequence renamed.
 pub(super) fn rename_sequence(text: &str, old: &str, new: &str) -> Result<String> {
-    let mut tokens = tokens(text)?;
-    for (place, name) in sequence_places(&tokens) {
-        if name == old {
-            tokens[place] = Token::SingleQuotedString(quote_identifier(new).replace('\'', "''"));
-        }
-    }
-    Ok(tokens.iter().map(ToString::to_string).collect())
+    let lexemes = lexemes(text)?;
+    let places = sequence_places(&lexemes).into_iter().filter(|(_, name)| name == old);
+    let places: Vec<_> = places.map(|(place, _)| (place, literal(&quote_identifier(new)))).collect();
+    Ok(replaced(text, &lexemes, &places))
 }
 
 /// The default of a column that draws from a sequence.
@@ -133,9 +131,16 @@ mod tests {
 
     #[test]
     fn columns_are_renamed_and_nothing_else() {
-        assert_eq!(
-            rename_column("a > 0 AND a(b) = 'a' AND x::a = \"a\"", "a", "C").unwrap(),
-            "\"C\" > 0 AND a(b) = 'a' AND x::a = \"C\""
-        );
+        for (before, after) in [
+            ("a > 0 AND a(b) = 'a' AND x::a = \"a\"", "\"C\" > 0 AND a(b) = 'a' AND x::a = \"C\""),
+            ("a <> 'it''s ''a''' OR \"q\"\"a\" = a", "\"C\" <> 'it''s ''a''' OR \"q\"\"a\" = \"C\""),
+            (
+                "a = $$a '$$ AND a = E'a\\'' AND N'a''' <> a",
+                "\"C\" = $$a '$$ AND \"C\" = E'a\\'' AND N'a''' <> \"C\"",
+            ),
+        ] {
+            assert_eq!(rename_column(before, "a", "C").unwrap(), after);
+        }
+        assert_eq!(rename_column("a > 0", "a", "q\"o").unwrap(), "\"q\"\"o\" > 0");
     }
 }

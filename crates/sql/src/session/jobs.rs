@@ -170,12 +170,8 @@ impl Session {
             self.check_superuser(running.statement)?;
         }
         let statement = running.statement;
-        if !running.alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
-            let message = format!("{statement} cannot run inside a transaction block");
-            return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
-        }
         // It takes views of its own.
-        self.rollback()?;
+        self.leave_transaction(statement, running.alone)?;
         order.owner = u64::try_from(self.state.pid).ok();
         order.reason = format!("{statement} by {}", self.state.user);
         let (interrupt, database) = (self.interrupt(), self.database.clone());

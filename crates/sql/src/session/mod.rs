@@ -97,6 +97,17 @@ pub struct PlannerSettings {
     pub work_bytes: u64,
 }
 
+/// How a statement stands among others, which says when what it has done is committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    /// The only one of its text: with it, before success is reported.
+    Alone,
+    /// One of several of a text: with that.
+    OneOfSeveral,
+    /// One of a series of messages, which may be the only one: with their end.
+    InSeries,
+}
+
 /// How far [`Session::execute`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Execution {
@@ -212,14 +223,14 @@ impl Session {
         if statements.count() == 0 {
             return client.empty();
         }
-        let alone = statements.count() == 1;
+        let standing = if statements.count() == 1 { Standing::Alone } else { Standing::OneOfSeveral };
         while let Some(parsed) = statements.take()? {
-            if !alone {
+            if standing == Standing::OneOfSeveral {
                 // Each has the time-out that is in effect when it begins.
                 *alarm = None;
                 *alarm = self.set_alarm();
             }
-            self.run_statement(&Arc::new(parsed), alone, client)?;
+            self.run_statement(&Arc::new(parsed), standing, client)?;
         }
         self.end_implicit()
     }
@@ -236,9 +247,14 @@ impl Session {
         })
     }
 
-    /// Runs one statement of a text; `alone`: it is the only one.
-    fn run_statement(&mut self, parsed: &Arc<Parsed>, alone: bool, client: &mut dyn Client) -> Result<()> {
-        if self.utility(parsed, &[], alone, client)? {
+    /// Runs one statement of a text.
+    fn run_statement(
+        &mut self,
+        parsed: &Arc<Parsed>,
+        standing: Standing,
+        client: &mut dyn Client,
+    ) -> Result<()> {
+        if self.utility(parsed, &[], standing, client)? {
             return Ok(());
         }
         self.ensure_transaction()?;
@@ -248,7 +264,7 @@ impl Session {
             client.columns(running.columns(), &self.state.style)?;
         }
         self.advance(&mut running, 0, client)?;
-        if alone {
+        if standing == Standing::Alone {
             // What may fail at the end has to fail before success is reported.
             let tag = running.tag();
             drop(running);
@@ -449,7 +465,7 @@ impl Session {
             Progress::Ready => {
                 let parameters = std::mem::take(&mut portal.parameters);
                 if prepared.plan.is_none() {
-                    if !self.utility(&parsed, &parameters, true, client)? {
+                    if !self.utility(&parsed, &parameters, Standing::InSeries, client)? {
                         return Err(Error::internal("a statement that is neither planned nor a utility"));
                     }
                     return Ok(Execution::Complete);
@@ -514,7 +530,7 @@ impl Session {
     ) -> Result<()> {
         let Some(parsed) = &prepared.parsed else { return client.empty() };
         if prepared.plan.is_none() {
-            return self.utility(parsed, parameters, true, client).map(drop);
+            return self.utility(parsed, parameters, Standing::Alone, client).map(drop);
         }
         if parameters.len() != prepared.parameters.len() {
             return Err(Error::new(

@@ -87,6 +87,12 @@ impl Open {
         }
     }
 
+    /// Whether anything was done in it.
+    pub(super) fn has_work(&self, state: &SessionState) -> bool {
+        let sets = state.settings_mark() != self.settings;
+        self.used || sets || self.private.is_some() || !self.savepoints.is_empty()
+    }
+
     /// The store's transaction.
     pub(super) fn store(&self) -> Result<&RefCell<Transaction>> {
         self.transaction.as_ref().ok_or_else(failed)

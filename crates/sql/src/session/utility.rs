@@ -1,5 +1,6 @@
 //! Statements without a plan: transactions, settings, EXPLAIN, PREPARE, definitions, VACUUM.
 
+use super::Standing;
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::transaction::Open;
@@ -62,14 +63,15 @@ impl Session {
         }))
     }
 
-    /// Runs a statement that has no plan; false when it has one. `alone`: the statement is the only one of its text.
+    /// Runs a statement that has no plan; false when it has one.
     pub(super) fn utility(
         &mut self,
         parsed: &Arc<Parsed>,
         parameters: &[Value],
-        alone: bool,
+        standing: Standing,
         client: &mut dyn Client,
     ) -> Result<bool> {
+        let alone = standing != Standing::OneOfSeveral;
         self.refuse_in_failed(parsed)?;
         if is_planned(parsed) {
             return Ok(false);
@@ -81,7 +83,7 @@ impl Session {
             Kind::Utility(utility) => &**utility,
             Kind::Sql(_) => {
                 let done = self.define(parsed)?;
-                return self.finish_utility(&done, alone, client).map(|()| true);
+                return self.finish_utility(&done, standing, client).map(|()| true);
             }
         };
         if let Utility::Execute { name, arguments } = utility {
@@ -149,15 +151,34 @@ impl Session {
             | Utility::SetTransaction { .. }
             | Utility::Execute { .. } => return Err(Error::internal("a statement was dispatched twice")),
         };
-        self.finish_utility(&done, alone, client).map(|()| true)
+        self.finish_utility(&done, standing, client).map(|()| true)
     }
 
-    /// What may fail at the end has to fail before success is reported.
-    fn finish_utility(&mut self, done: &CommandTag, alone: bool, client: &mut dyn Client) -> Result<()> {
-        if alone {
+    /// What may fail at the end has to fail before success is reported, unless more is to come before the end.
+    fn finish_utility(
+        &mut self,
+        done: &CommandTag,
+        standing: Standing,
+        client: &mut dyn Client,
+    ) -> Result<()> {
+        if standing == Standing::Alone {
             self.end_implicit()?;
         }
         self.complete(done, client)
+    }
+
+    /// Ends the transaction that was begun to read this statement, as it is to run in none; refused where one has done something.
+    /// `alone`: no other statement is of the same text.
+    pub(super) fn leave_transaction(&mut self, statement: &str, alone: bool) -> Result<()> {
+        let open = self.transaction.as_ref();
+        let message = if !alone || open.is_some_and(|open| open.explicit) {
+            format!("{statement} cannot run inside a transaction block")
+        } else if open.is_some_and(|open| open.has_work(&self.state)) {
+            format!("{statement} cannot be executed within a pipeline")
+        } else {
+            return self.rollback();
+        };
+        Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message))
     }
 
     // ---- transactions -----------------------------------------------------------------------------------------
@@ -456,7 +477,7 @@ impl Session {
             drop(running);
             return self.complete(&tag, client);
         };
-        self.utility(&parsed, &[], false, client).map(drop)
+        self.utility(&parsed, &[], Standing::OneOfSeveral, client).map(drop)
     }
 
     fn arguments(
@@ -554,12 +575,7 @@ impl Session {
                 "FREEZE has no effect: transaction numbers never wrap around",
             ));
         }
-        if !alone || self.transaction.as_ref().is_some_and(|open| open.explicit) {
-            return Err(Error::new(
-                SqlState::ACTIVE_SQL_TRANSACTION,
-                "VACUUM cannot run inside a transaction block",
-            ));
-        }
+        self.leave_transaction("VACUUM", alone)?;
         let catalog = self.database.catalog();
         let mut own = Vec::new();
         for (relation, columns) in tables {
@@ -578,7 +594,6 @@ impl Session {
             return Ok(tag("VACUUM"));
         }
         // Garbage is found through undo, not through tables: one sweep takes it from all of them.
-        self.rollback()?;
         let interrupt = self.interrupt();
         let mut order = JobOrder::new(JobKind::Sweep);
         order.owner = u64::try_from(self.state.pid).ok();
