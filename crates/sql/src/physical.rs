@@ -608,6 +608,8 @@ pub struct Statement {
     pub writes: bool,
     /// Tables whose rows it changes: they are held against changes of their definition.
     pub targets: Vec<Oid>,
+    /// Tables whose rows it locks: they are held as well, as what it waits for may be a row of another definition.
+    pub locked: Vec<Oid>,
 }
 
 /// A column that the client gets.

@@ -117,16 +117,34 @@ fn for_each_row(
     tree: &Tree,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut scan = context.latest_view().scan(tree, (Bound::Unbounded, Bound::Unbounded))?;
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    let mut scan = context.latest_view().scan(tree, everything)?;
+    // What is loaded is there for everybody who sees the new tree, also for this transaction's snapshot.
+    let mut seen = context.snapshot_view().map(|view| view.scan(tree, everything)).transpose()?;
     let mut count = 0_u32;
     while let Some((key, value)) = scan.next()? {
+        if let Some(seen) = &mut seen
+            && seen.next()? != Some((key, value))
+        {
+            return Err(changed_since());
+        }
         each(key, value)?;
         count = count.wrapping_add(1);
         if count.is_multiple_of(CHECK_EVERY) {
             context.check()?;
         }
     }
+    if let Some(seen) = &mut seen
+        && seen.next()?.is_some()
+    {
+        return Err(changed_since());
+    }
     Ok(())
+}
+
+/// Rows are not what the transaction's snapshot shows.
+fn changed_since() -> Error {
+    Error::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
 }
 
 /// What became of an entry.

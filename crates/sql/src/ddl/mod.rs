@@ -50,7 +50,7 @@ use crate::session::{CommandTag, Notice, PlannerSettings, SessionState};
 use crate::{Error, Result, SqlState};
 use gannet_store::Transaction;
 use sqlparser::ast::{self, Statement};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -71,6 +71,8 @@ pub struct DdlContext<'a> {
     pub planner: &'a PlannerSettings,
     /// Set when the statement shall end.
     pub cancel: &'a AtomicBool,
+    /// Somebody else has changed what the statement is about since `catalog` was taken: the statement has failed and is to begin anew.
+    pub is_stale: Cell<bool>,
 }
 
 impl std::fmt::Debug for DdlContext<'_> {
@@ -317,8 +319,23 @@ impl DdlContext<'_> {
     }
 
     fn claim_table(&mut self, oid: Oid) -> Result<Option<Arc<Table>>> {
+        let known = self.catalog.tables.get(&oid).cloned();
         let catalog = Arc::make_mut(self.catalog);
-        storage::claim_table(&mut self.transaction.borrow_mut(), catalog, oid)
+        let found = storage::claim_table(&mut self.transaction.borrow_mut(), catalog, oid)?;
+        let is_as_known = match (&known, &found) {
+            (Some(known), Some(found)) => known.revision == found.revision,
+            (None, None) => true,
+            _ => false,
+        };
+        if is_as_known {
+            return Ok(found);
+        }
+        self.is_stale.set(true);
+        let name = known.or(found).map_or_else(String::new, |table| table.name.clone());
+        Err(Error::new(
+            SqlState::SERIALIZATION_FAILURE,
+            format!("could not change definitions: others keep changing those of \"{name}\""),
+        ))
     }
 
     /// A table that others refer to, and that therefore is there.

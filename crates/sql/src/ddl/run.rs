@@ -10,7 +10,7 @@ use crate::plan::{self, Estimator};
 use crate::types::Value;
 use crate::types::text::TextStyle;
 use crate::{Error, Result};
-use gannet_store::{Tree, View};
+use gannet_store::{Isolation, Tree, View};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -88,6 +88,12 @@ impl DdlContext<'_> {
     /// What is committed now, and what this transaction has changed.
     pub(super) fn latest_view(&self) -> View {
         self.transaction.borrow_mut().latest_view()
+    }
+
+    /// Under REPEATABLE READ what the transaction's statements see; else they see what is committed.
+    pub(super) fn snapshot_view(&self) -> Option<View> {
+        let mut transaction = self.transaction.borrow_mut();
+        (transaction.isolation() == Isolation::RepeatableRead).then(|| transaction.view())
     }
 }
 

@@ -8,6 +8,7 @@ use super::Planner;
 use super::columns::{ColumnSet, add_columns};
 use super::compile::{Resolve, compile, compile_all};
 use super::path::{Conditions, Leaf, Lookup, Path, PathNode, PathRef, Range, Wanted, cheapest, cheapest_for};
+use crate::catalog::Oid;
 use crate::logical;
 use crate::logical::walk::call_scalars;
 use crate::logical::{
@@ -37,6 +38,8 @@ pub(super) struct Builder<'p, 'a> {
     pub(super) subplans: Vec<Plan>,
     pub(super) slots: usize,
     pub(super) nodes: usize,
+    /// Tables of which rows are locked, each once.
+    pub(super) locked: Vec<Oid>,
     frames: Vec<Frame>,
 }
 
@@ -97,7 +100,7 @@ impl Resolve for Builder<'_, '_> {
 
 impl<'p, 'a> Builder<'p, 'a> {
     pub(super) fn new(planner: &'p mut Planner<'a>) -> Self {
-        Builder { planner, subplans: Vec::new(), slots: 0, nodes: 0, frames: Vec::new() }
+        Builder { planner, subplans: Vec::new(), slots: 0, nodes: 0, locked: Vec::new(), frames: Vec::new() }
     }
 
     /// A column of one of the `depth` outermost frames.
@@ -584,6 +587,9 @@ impl<'p, 'a> Builder<'p, 'a> {
         let mut wanted = required.clone();
         recheck.scalars().for_each(|scalar| add_columns(scalar, &mut wanted));
         for (leaf, _, _) in targets {
+            if !self.locked.contains(&leaf.table.oid) {
+                self.locked.push(leaf.table.oid);
+            }
             if let Some((key, bytes)) = leaf.identity {
                 wanted.insert(key);
                 wanted.insert(bytes);

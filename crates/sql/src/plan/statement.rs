@@ -277,8 +277,8 @@ fn finish(
     writes: bool,
     targets: Vec<Oid>,
 ) -> Statement {
-    let Builder { subplans, slots, nodes, .. } = builder;
-    Statement { root, subplans, slots, nodes, output, writes, targets }
+    let Builder { subplans, slots, nodes, locked, .. } = builder;
+    Statement { root, subplans, slots, nodes, output, writes, targets, locked }
 }
 
 /// The table of which this is a column, and its first column.

@@ -6,6 +6,7 @@ use crate::catalog::Table;
 use crate::ddl::{self, DdlContext, Sorting, Take};
 use crate::types::text::TextStyle;
 use crate::{Error, Result};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Gives rows of a table, read in a style.
@@ -43,6 +44,7 @@ impl Session {
             session: &self.state,
             planner: &planner,
             cancel: self.interrupt.flag(),
+            is_stale: Cell::new(false),
         };
         let style = self.state.style.clone();
         let mut produce = |table: &Arc<Table>, take: Take<'_>| produce(table, &style, take);

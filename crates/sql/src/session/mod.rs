@@ -259,7 +259,7 @@ impl Session {
         }
         self.ensure_transaction()?;
         let prepared = self.plan_closed(parsed)?;
-        let mut running = self.start(&prepared, Vec::new(), false)?;
+        let mut running = self.start_untold(&prepared)?;
         if prepared.columns.is_some() {
             client.columns(running.columns(), &self.state.style)?;
         }

@@ -77,6 +77,7 @@ impl Prepared {
             output: Vec::new(),
             writes: false,
             targets: Vec::new(),
+            locked: Vec::new(),
         };
         let catalog = Arc::new(Catalog { version, ..Catalog::default() });
         let plan = Some(Planned {

@@ -152,14 +152,29 @@ impl Session {
         parameters: Vec<Value>,
         profiled: bool,
     ) -> Result<Running> {
+        self.start_told(prepared, parameters, profiled, true)
+    }
+
+    /// The same of a statement of whose columns nobody was told: they are those of the definitions that it runs with.
+    pub(super) fn start_untold(&mut self, prepared: &Arc<Prepared>) -> Result<Running> {
+        self.start_told(prepared, Vec::new(), false, false)
+    }
+
+    fn start_told(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Vec<Value>,
+        profiled: bool,
+        told: bool,
+    ) -> Result<Running> {
         let fits = prepared.plan.as_ref().is_none_or(|plan| {
             prepared.parsed.is_none() || !plan.sizes.have_changed(&self.database.0, &plan.catalog)
         });
         if fits {
-            self.start_current(prepared, parameters, profiled)
+            self.start_current(prepared, parameters, profiled, told)
         } else {
-            let again = self.plan_again(prepared)?;
-            self.start_current(&again, parameters, profiled)
+            let again = self.plan_again(prepared, told)?;
+            self.start_current(&again, parameters, profiled, told)
         }
     }
 
@@ -168,6 +183,7 @@ impl Session {
         prepared: &Arc<Prepared>,
         parameters: Vec<Value>,
         profiled: bool,
+        told: bool,
     ) -> Result<Running> {
         let shared = Arc::clone(&self.database.0);
         let mut current = Arc::clone(prepared);
@@ -179,7 +195,7 @@ impl Session {
             };
             // Definitions of one version need not be the same: those of a transaction that was rolled back had one, too.
             if !fits(&current) {
-                current = self.plan_again(prepared)?;
+                current = self.plan_again(prepared, told)?;
                 if !fits(&current) {
                     continue;
                 }
@@ -297,7 +313,8 @@ impl Session {
         given.map(Some)
     }
 
-    fn plan_again(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Prepared>> {
+    /// `told`: somebody knows of its columns.
+    fn plan_again(&mut self, prepared: &Arc<Prepared>, told: bool) -> Result<Arc<Prepared>> {
         let parsed = prepared.parsed.clone().ok_or_else(|| Error::internal("a statement without text"))?;
         let again = self.plan(&parsed, &prepared.parameters)?;
         // Where a column comes from may change; what a client reads of it may not.
@@ -305,7 +322,7 @@ impl Session {
             let columns = prepared.columns.as_deref()?;
             Some(columns.iter().map(|c| (c.name.clone(), c.ty, c.modifier)).collect::<Vec<_>>())
         };
-        if again.columns != prepared.columns && shape(&again) != shape(prepared) {
+        if told && again.columns != prepared.columns && shape(&again) != shape(prepared) {
             return Err(Error::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",
@@ -464,7 +481,7 @@ fn read_only(statement: &Statement) -> Error {
 }
 
 /// Tables whose definitions a statement needs as they are: those it may write to, that is, its targets and what foreign keys make
-/// it change along, and their parents, in which keys are looked up.
+/// it change along, and their parents, in which keys are looked up; and those of which it locks rows.
 fn write_set(statement: &Statement, catalog: &Catalog) -> Vec<Oid> {
     let mut tables = statement.targets.clone();
     if !tables.is_empty() && !matches!(root(&statement.root), Node::Insert { .. }) {
@@ -476,6 +493,11 @@ fn write_set(statement: &Statement, catalog: &Catalog) -> Vec<Oid> {
             if !tables.contains(&key.parent) {
                 tables.push(key.parent);
             }
+        }
+    }
+    for locked in &statement.locked {
+        if !tables.contains(locked) {
+            tables.push(*locked);
         }
     }
     tables

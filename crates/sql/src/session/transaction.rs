@@ -16,9 +16,12 @@ use crate::catalog::{Catalog, Oid, storage};
 use crate::ddl::{self, DdlContext};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// How often a statement that changes definitions is begun, as others change them, too.
+const DEFINED_ANEW: u32 = 20;
 
 /// Definitions that a transaction has changed and not committed.
 #[derive(Clone, Debug)]
@@ -325,7 +328,8 @@ impl Open {
         self.private.as_mut().expect("made above")
     }
 
-    /// Runs a statement that changes definitions.
+    /// Runs a statement that changes definitions. Where it comes to wait for somebody who changes what it is about, it begins anew with what
+    /// that one has left: other tables, sequences and names may have changed along.
     pub(super) fn define(
         &mut self,
         shared: &Shared,
@@ -333,22 +337,34 @@ impl Open {
         interrupt: &Interrupt,
         statement: &Parsed,
     ) -> Result<CommandTag> {
-        let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
         let planner = state.settings().planner.clone();
-        let mut context = DdlContext {
-            transaction: self.store()?,
-            catalog: &mut catalog,
-            numbers: &shared.numbers,
-            session: state,
-            planner: &planner,
-            cancel: interrupt.flag(),
-        };
-        let tag = state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement))?;
-        // On the base that the statement began with: what others have committed meanwhile is told from it.
-        if let Some(private) = &mut self.private {
-            private.catalog = catalog;
+        for attempt in 1.. {
+            let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
+            let transaction = self.store()?;
+            let begun = transaction.borrow_mut().savepoint();
+            let mut context = DdlContext {
+                transaction,
+                catalog: &mut catalog,
+                numbers: &shared.numbers,
+                session: state,
+                planner: &planner,
+                cancel: interrupt.flag(),
+                is_stale: Cell::new(false),
+            };
+            let done =
+                state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement));
+            if context.is_stale.get() && done.is_err() && attempt < DEFINED_ANEW {
+                transaction.borrow_mut().rollback_to(begun)?;
+                continue;
+            }
+            let tag = done?;
+            // On the base that the statement began with: what others have committed meanwhile is told from it.
+            if let Some(private) = &mut self.private {
+                private.catalog = catalog;
+            }
+            return Ok(tag);
         }
-        Ok(tag)
+        unreachable!("the last attempt gives its outcome")
     }
 }
 

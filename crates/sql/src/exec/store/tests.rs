@@ -142,6 +142,7 @@ impl Session<'_> {
             output: Vec::new(),
             writes: true,
             targets: Vec::new(),
+            locked: Vec::new(),
         };
         let mut running = Running::new(Arc::new(statement), Vec::new(), true);
         let (mut rows, mut batch) = (Vec::new(), Batch::new());

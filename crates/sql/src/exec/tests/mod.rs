@@ -131,7 +131,16 @@ fn with_subplans(mut root: Plan, mut subplans: Vec<Plan>, slots: usize) -> State
     let mut nodes = 0;
     number(&mut root, &mut nodes);
     subplans.iter_mut().for_each(|plan| number(plan, &mut nodes));
-    Statement { root, subplans, slots, nodes, output: Vec::new(), writes: false, targets: Vec::new() }
+    Statement {
+        root,
+        subplans,
+        slots,
+        nodes,
+        output: Vec::new(),
+        writes: false,
+        targets: Vec::new(),
+        locked: Vec::new(),
+    }
 }
 
 fn number(plan: &mut Plan, next: &mut usize) {
