@@ -51,8 +51,10 @@ fn a_chain_is_verified_and_restored() {
     assert!(name.ends_with("-incr") && report["manifest"]["parent"]["backup_id"].is_string(), "{said}");
     let (said, _) = ends(folder, &["verify", "backups"], 0);
     assert!(said.contains("full backup") && said.contains("incremental backup"), "{said}");
+    assert!(said.ends_with("cached pages left behind: 0B\n"), "{said}");
     let (said, _) = ends(folder, &["restore", "backups", "copy.gnt"], 0);
     assert!(said.starts_with("copy.gnt restored as it was at lsn"), "{said}");
+    assert!(said.ends_with("cached pages left behind: 0B\n"), "{said}");
     assert_eq!(orders(folder, "copy.gnt"), 5100);
     ends(folder, &["check", "copy.gnt"], 0);
     // The full one alone, by its path; and both by theirs.
@@ -382,6 +384,36 @@ fn whatever_takes_a_folder_takes_its_url() {
     for command in [&["backup", "shop.gnt", "s3://bucket/x"][..], &["verify", "s3://bucket/x"]] {
         let (_, complaint) = ends(folder, command, 1);
         assert!(complaint.contains("--features s3") && complaint.contains("s3://bucket/x"), "{complaint}");
+    }
+}
+
+/// Bytes of a job's report that the OS has cached and had not before.
+#[track_caller]
+fn left_behind(folder: &Path, arguments: &[&str]) -> u64 {
+    let said = ends(folder, &[arguments, &["--json"]].concat(), 0).0;
+    let report: Value = serde_json::from_str(&said).unwrap();
+    report["job"]["cached_bytes"].as_u64().unwrap_or_else(|| panic!("{arguments:?}: {said}"))
+}
+
+#[test]
+fn a_backup_to_a_url_leaves_no_more_in_the_cache_of_the_system_than_one_to_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let insert = "insert into orders select n, repeat('x', 900) from generate_series(10001, 20000) as n";
+    ends(folder, &["sql", "shop.gnt", "-c", insert], 0);
+    let url = format!("file://{}/backups", folder.display());
+    for arguments in [
+        &["backup", "shop.gnt", &url][..],
+        &["verify", &url],
+        &["restore", &url, "copy.gnt"],
+        &["verify", "backups"],
+        &["restore", "backups", "other.gnt"],
+        &["dump", "shop.gnt", "shop.sql"],
+        &["load", "shop.sql", "loaded.gnt", "--create"],
+    ] {
+        let left = left_behind(folder, arguments);
+        assert!(left <= 1 << 20, "{arguments:?}: {left}");
     }
 }
 

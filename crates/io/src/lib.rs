@@ -58,7 +58,7 @@ pub use {
     calibrate::{Calibration, CalibrationPlan, PEAK_WINDOW, calibrate},
     place::{is_in_memory, try_folder},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
-    residency::{Cached, Residency, residency},
+    residency::{Cached, Passing, Residency, residency},
     throttled::{Profile, ThrottledDisk},
 };
 

@@ -41,7 +41,10 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if to_stream && arguments.keep.is_some() {
         bail!("--keep removes older backups of a folder; a stream has none");
     }
-    let cached = CachedBefore::look(&arguments.database)?;
+    let mut cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
+    if let Some(archive) = &arguments.archive {
+        cached = cached.and(archive)?;
+    }
     let place = Place::find(&arguments.database, arguments.opening, "backup")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
@@ -71,15 +74,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             told_by_server(told)?
         }
     };
-    let mut paths = Vec::new();
-    if let Some(name) = &done.name {
-        let destination = arguments.destination.to_str().filter(|text| gannet_object::is_url(text));
-        // What other machines have cached is not known.
-        let folder = destination.map_or(Some(arguments.destination.clone()), gannet_object::local_path);
-        paths.extend(folder.map(|folder| folder.join(format!("{name}.gntbackup"))));
-    }
-    let made = gannet_io::residency(&paths).cached_bytes();
-    let cached = cached.left_behind()?.map(|bytes| bytes + made.unwrap_or(0));
+    let cached = cached.left_behind()?;
     // Standard output has the backup.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -288,6 +283,10 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         );
     }
     let engine = arguments.opening.engine()?;
+    let mut cached = CachedBefore::look(target.as_os_str())?.and_backups(sources)?;
+    if let Some(archive) = &arguments.archive {
+        cached = cached.and(archive)?;
+    }
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
@@ -297,7 +296,7 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         None => engine.restore(source, target, &open, watch),
     });
     let (report, job) = restored.with_context(|| format!("cannot restore {target:?}"))?;
-    let cached = job::cached(target.as_os_str())?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     let (manifest, restart) = (&report.manifest, &report.restart);
     if arguments.json {
@@ -341,10 +340,12 @@ pub(crate) fn verify(arguments: &Verify) -> Result<()> {
         return verify_archives(arguments);
     }
     let engine = arguments.opening.engine()?;
+    let cached = CachedBefore::default().and_backups(&arguments.sources)?;
     let source = source(&engine, &arguments.sources)?;
     let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
     let (report, job) =
         job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     if arguments.json {
         let told = json!({
@@ -352,7 +353,7 @@ pub(crate) fn verify(arguments: &Verify) -> Result<()> {
             "backups": report.manifests,
             "pages": report.pages,
             "log_records": report.log_records,
-            "job": job::as_json(&job, None),
+            "job": job::as_json(&job, cached),
         });
         writeln!(out, "{told:#}")?;
         return Ok(out.flush()?);
@@ -361,7 +362,7 @@ pub(crate) fn verify(arguments: &Verify) -> Result<()> {
         writeln!(out, "{} is whole", printable(&manifest.to_string()))?;
     }
     writeln!(out, "  {} pages, {} log records", report.pages, report.log_records)?;
-    job::tell(&mut out, &job, None)?;
+    job::tell(&mut out, &job, cached)?;
     Ok(out.flush()?)
 }
 
@@ -370,15 +371,17 @@ fn verify_archives(arguments: &Verify) -> Result<()> {
     let mut out = io::stdout().lock();
     for path in &arguments.sources {
         let order = JobOrder { about: about(std::slice::from_ref(path)), ..JobOrder::new(JobKind::Verify) };
+        let cached = CachedBefore::default().and(path)?;
         let verify =
             |watch: &mut gannet_store::Watch<'_>| engine.verify_archive(path, arguments.opening.io, watch);
         let (report, job) = job::here(&engine.jobs(), order, verify)?;
+        let cached = cached.left_behind()?;
         if arguments.json {
             let told = json!({
                 "sound": true,
                 "archive": path.to_string_lossy(),
                 "report": report,
-                "job": job::as_json(&job, None),
+                "job": job::as_json(&job, cached),
             });
             writeln!(out, "{told:#}")?;
             continue;
@@ -406,7 +409,7 @@ fn verify_archives(arguments: &Verify) -> Result<()> {
             format_size(report.bytes),
             report.records
         )?;
-        job::tell(&mut out, &job, None)?;
+        job::tell(&mut out, &job, cached)?;
     }
     Ok(out.flush()?)
 }
