@@ -229,6 +229,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
         false
     }
 
+    /// How the file of that name is open through this disk, by whoever opened it first of those who still have it; `None` where nobody has, or the
+    /// disk does not say.
+    fn mode_of(&self, _path: &Path) -> Option<ModeReport> {
+        None
+    }
+
     /// Puts a short file into its place: it is there with all of these bytes, durably, or not at all. Their number is a multiple of
     /// what direct I/O needs. What is there is replaced; a disk that holds objects refuses to, with [`ErrorKind::AlreadyExists`].
     fn publish(&self, path: &Path, bytes: &[u8], mode: ModeRequest) -> Result<()> {

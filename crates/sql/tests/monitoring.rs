@@ -97,6 +97,11 @@ fn memory_and_devices_are_counted() {
     );
     let files = run(&mut session, "select path, bytes from gannet_files");
     assert!(files[0][0].ends_with("shop.gnt") && files.len() > 1);
+    // How the data file and the log are open, by whom they are read; what nobody has open has no mode.
+    let modes = run(&mut session, "select distinct mode, reason is not null from gannet_files order by 1 limit 1");
+    assert!(["direct", "uncached", "buffered"].contains(&modes[0][0].as_str()) && modes[0][1] == "t", "{modes:?}");
+    let unknown = "select count(*) from gannet_files where (mode is null) <> (reason is null) or path like '%.gnt' and mode is null";
+    assert_eq!(number(&mut session, unknown), 0);
 }
 
 #[test]
