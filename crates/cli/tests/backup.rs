@@ -475,6 +475,19 @@ fn a_server_archives_and_a_restore_stops_where_it_is_told() {
     let (said, _) = ends(folder, &["verify", "logs/shop", "--archive"], 0);
     assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
     assert!(said.contains(&format!("point \"before the mistake\": lsn {lsn}, ")), "{said}");
+    // Each is looked at, whatever is wrong with another one.
+    let two = ["verify", "nowhere", "logs/shop", "--archive"];
+    let (said, complaint) = ends(folder, &two, 1);
+    assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
+    assert!(complaint.contains("\"nowhere\"") && complaint.contains("1 of 2 archives"), "{complaint}");
+    let told = |said: &str| serde_json::from_str::<Value>(said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let several = told(&ends(folder, &[&two[..], &["--json"]].concat(), 1).0);
+    assert!(several[0]["sound"] == false && several[0]["error"].is_string(), "{several}");
+    assert!(several[1]["sound"] == true && several[1]["archive"] == "logs/shop", "{several}");
+    let one = told(&ends(folder, &["verify", "logs/shop", "--archive", "--json"], 0).0);
+    assert_eq!(one["report"]["points"][0][0], "before the mistake");
+    let one = told(&ends(folder, &["verify", "nowhere", "--archive", "--json"], 1).0);
+    assert_eq!(one["sound"], false);
     // Beside the server, whose archive goes on.
     for (target, file, count) in [
         (&["--to", "before the mistake"][..], "point.gnt", 5100),

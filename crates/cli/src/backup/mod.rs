@@ -1,8 +1,11 @@
 //! `gannet backup`, `gannet restore`, `gannet verify`: physical backups.
 
 mod from_server;
+mod verify;
 
-use crate::arguments::{Backup, Restore, Verify};
+pub(crate) use verify::verify;
+
+use crate::arguments::{Backup, Restore};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
 use crate::output::printable;
@@ -251,7 +254,7 @@ fn tell_backup(
     job::tell(out, &done.job, cached)
 }
 
-// ---- restore and verify ------------------------------------------------------------------------------------------------
+// ---- restore -----------------------------------------------------------------------------------------------------------
 
 fn source(engine: &Engine, paths: &[PathBuf]) -> Result<Source> {
     if paths.iter().any(|path| path == Path::new("-")) {
@@ -332,90 +335,4 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     )?;
     job::tell(&mut out, &job, cached)?;
     Ok(out.flush()?)
-}
-
-pub(crate) fn verify(arguments: &Verify) -> Result<()> {
-    interrupt::listen()?;
-    if arguments.archive {
-        return verify_archives(arguments);
-    }
-    let engine = arguments.opening.engine()?;
-    let cached = CachedBefore::default().and_backups(&arguments.sources)?;
-    let source = source(&engine, &arguments.sources)?;
-    let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
-    let (report, job) =
-        job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?;
-    let cached = cached.left_behind()?;
-    let mut out = io::stdout().lock();
-    if arguments.json {
-        let told = json!({
-            "sound": true,
-            "backups": report.manifests,
-            "pages": report.pages,
-            "log_records": report.log_records,
-            "job": job::as_json(&job, cached),
-        });
-        writeln!(out, "{told:#}")?;
-        return Ok(out.flush()?);
-    }
-    for manifest in &report.manifests {
-        writeln!(out, "{} is whole", printable(&manifest.to_string()))?;
-    }
-    writeln!(out, "  {} pages, {} log records", report.pages, report.log_records)?;
-    job::tell(&mut out, &job, cached)?;
-    Ok(out.flush()?)
-}
-
-fn verify_archives(arguments: &Verify) -> Result<()> {
-    let engine = arguments.opening.engine()?;
-    let mut out = io::stdout().lock();
-    for path in &arguments.sources {
-        let order = JobOrder { about: about(std::slice::from_ref(path)), ..JobOrder::new(JobKind::Verify) };
-        let cached = CachedBefore::default().and(path)?;
-        let verify =
-            |watch: &mut gannet_store::Watch<'_>| engine.verify_archive(path, arguments.opening.io, watch);
-        let (report, job) = job::here(&engine.jobs(), order, verify)?;
-        let cached = cached.left_behind()?;
-        if arguments.json {
-            let told = json!({
-                "sound": true,
-                "archive": path.to_string_lossy(),
-                "report": report,
-                "job": job::as_json(&job, cached),
-            });
-            writeln!(out, "{told:#}")?;
-            continue;
-        }
-        let (name, path) = (printable(&report.database), path.display().to_string());
-        writeln!(
-            out,
-            "{}, the archive of {name}, is whole from lsn {} to {}{}",
-            printable(&path),
-            report.from,
-            report.to,
-            if report.gaps.is_empty() { "" } else { ", but for gaps" }
-        )?;
-        for gap in &report.gaps {
-            writeln!(out, "  gap: lsn {} to {}", gap.from, gap.to)?;
-        }
-        writeln!(out, "  every commit up to {}", time(report.until_unix_us))?;
-        for (name, lsn, unix_us) in &report.points {
-            writeln!(out, "  point {:?}: lsn {lsn}, {}", printable(name), time(*unix_us))?;
-        }
-        writeln!(
-            out,
-            "  {} parts with {}, {} log records",
-            report.parts,
-            format_size(report.bytes),
-            report.records
-        )?;
-        job::tell(&mut out, &job, cached)?;
-    }
-    Ok(out.flush()?)
-}
-
-/// A time as `--to` takes it.
-fn time(unix_us: u64) -> String {
-    let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "never".to_owned(), |time| time.to_string())
 }
