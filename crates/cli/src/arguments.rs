@@ -23,7 +23,8 @@ impl Arguments {
     /// Those of this process.
     pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
         let matches = Self::command().try_get_matches()?;
-        let mut arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        let mut arguments =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
         if let (Command::Doctor(doctor), Some((_, given))) = (&mut arguments.command, matches.subcommand()) {
             doctor.is_io_given = given.value_source("io") == Some(ValueSource::CommandLine);
         }
@@ -150,6 +151,9 @@ pub(crate) struct Verify {
     /// What is given are archives of the log
     #[arg(long)]
     pub(crate) archive: bool,
+    /// Have a server do it, where what is given lies for it: a database file that it has open, or postgres://user@host:port/database
+    #[arg(long, value_name = "DB")]
+    pub(crate) server: Option<OsString>,
     /// Write what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -418,6 +418,52 @@ fn a_backup_to_a_url_leaves_no_more_in_the_cache_of_the_system_than_one_to_the_p
 }
 
 #[test]
+fn a_server_verifies_what_lies_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    let (_, complaint) = ends(folder, &["verify", "backups", "--server", "shop.gnt"], 1);
+    assert!(complaint.contains("no server has \"shop.gnt\" open"), "{complaint}");
+    std::fs::create_dir(folder.join("logs")).unwrap();
+    let server = Served::start(folder, &["shop.gnt", "--archive", "logs"]);
+    let address = address(folder, "shop");
+    let there = folder.join("backups");
+    let there = there.to_str().unwrap();
+    for arguments in [["backups", "--server", "shop.gnt"], [there, "--server", &address]] {
+        let (said, _) = ends(folder, &[&["verify"], &arguments[..]].concat(), 0);
+        assert!(said.contains("full backup") && said.contains("verified by the server"), "{said}");
+    }
+    let (said, _) = ends(folder, &["verify", "backups", "--server", "shop.gnt", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert!(report["by_server"] == true && report["sound"] == true, "{report}");
+    assert!(report["pages"].as_u64() > Some(10) && report["job"]["bytes_read"].as_u64() > Some(10_000));
+    assert!(report["job"]["cached_bytes"].as_u64().is_some(), "{report}");
+    let (said, _) = ends(folder, &["verify", "logs/shop", "--archive", "--server", "shop.gnt"], 0);
+    assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
+    let seen = "select count(*) || ' ' || min(state) || ' ' || min(about) from gannet_jobs where job = 'verify' and about like '%/backups'";
+    assert_eq!(asked(folder, seen), format!("3 done of {there}"));
+    for (arguments, words) in [
+        (["backups", "--server", &address], "give an absolute path of its machine"),
+        (["-", "--server", "shop.gnt"], "standard input is of this machine"),
+    ] {
+        let (_, complaint) = ends(folder, &[&["verify"], &arguments[..]].concat(), 1);
+        assert!(complaint.contains(words), "{complaint}");
+    }
+    // What is wrong is a row, and a failure of the command.
+    let data = folder.join(format!("backups/{}.gntbackup", names(folder)[0]));
+    let mut bytes = std::fs::read(&data).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    let (_, complaint) = ends(folder, &["verify", "backups", "--server", "shop.gnt"], 1);
+    assert!(complaint.contains("the backup is damaged"), "{complaint}");
+    let rows = asked(folder, &format!("verify backup '{there}'"));
+    assert!(rows.starts_with(there) && rows.contains("the backup is damaged"), "{rows}");
+    drop(server);
+}
+
+#[test]
 fn what_is_no_backup_is_said_so() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -480,7 +526,8 @@ fn a_server_archives_and_a_restore_stops_where_it_is_told() {
     let (said, complaint) = ends(folder, &two, 1);
     assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
     assert!(complaint.contains("\"nowhere\"") && complaint.contains("1 of 2 archives"), "{complaint}");
-    let told = |said: &str| serde_json::from_str::<Value>(said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let told =
+        |said: &str| serde_json::from_str::<Value>(said).unwrap_or_else(|error| panic!("{error}: {said}"));
     let several = told(&ends(folder, &[&two[..], &["--json"]].concat(), 1).0);
     assert!(several[0]["sound"] == false && several[0]["error"].is_string(), "{several}");
     assert!(several[1]["sound"] == true && several[1]["archive"] == "logs/shop", "{several}");
