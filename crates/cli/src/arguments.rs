@@ -1,6 +1,7 @@
 //! The command line: every flag with its meaning, default and range in one place.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use gannet_base::units;
 use gannet_io::{Mode, ModeRequest};
 use gannet_store::RecoveryTarget;
@@ -16,6 +17,19 @@ const UNITS: &str = "Sizes are bytes with units (512MiB), durations human (10s).
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// Those of this process.
+    pub(crate) fn of_this_process() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut arguments =
+            Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
+        if let (Command::Doctor(doctor), Some((_, given))) = (&mut arguments.command, matches.subcommand()) {
+            doctor.is_io_given = given.value_source("io") == Some(ValueSource::CommandLine);
+        }
+        Ok(arguments)
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -137,6 +151,9 @@ pub(crate) struct Verify {
     /// What is given are archives of the log
     #[arg(long)]
     pub(crate) archive: bool,
+    /// Have a server do it, where what is given lies for it: a database file that it has open, or postgres://user@host:port/database
+    #[arg(long, value_name = "DB")]
+    pub(crate) server: Option<OsString>,
     /// Write what was found as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -264,12 +281,15 @@ pub(crate) struct Doctor {
     /// The I/O mode to ask for: auto, direct, uncached or buffered
     #[arg(long, value_name = "MODE", env = "GANNET_IO", default_value = "auto", value_parser = io_mode)]
     pub(crate) io: ModeRequest,
+    /// By the flag, and not by the environment, which is meant for other commands as well.
+    #[arg(skip)]
+    pub(crate) is_io_given: bool,
     /// How long the device is measured; 0s leaves it out [default: 3s; 0s where a server has the database open]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Size of the scratch file that is written, read and removed again, 1MiB or more
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = scratch_size)]
-    pub(crate) scratch: u64,
+    /// Size of the scratch file that is written, read and removed again, 1MiB or more [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = scratch_size)]
+    pub(crate) scratch: Option<u64>,
     /// Write the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -604,7 +624,6 @@ pub(crate) fn request_name(request: ModeRequest) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {

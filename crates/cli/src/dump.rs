@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     if !to_stream {
         no_link(&arguments.destination)?;
     }
-    let cached_before = CachedBefore::look(&arguments.database)?;
+    let cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
     let place = Place::find(&arguments.database, arguments.opening, "dump")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             figures(told.with_context(failed)?)?
         }
     };
-    let cached = cached_before.left_behind()?.map(|bytes| bytes + cached(&arguments.destination));
+    let cached = cached.left_behind()?;
     // Standard output has the dump.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -84,15 +84,6 @@ fn no_link(path: &Path) -> Result<()> {
         Ok(target) => bail!("{path:?} is a symbolic link to {target:?}: name the file or folder itself"),
         Err(_) => Ok(()),
     }
-}
-
-/// Bytes that the OS has cached of a dump.
-fn cached(destination: &Path) -> u64 {
-    let files = std::fs::read_dir(destination).map_or_else(
-        |_| vec![destination.to_owned()],
-        |entries| entries.flatten().map(|entry| entry.path()).collect(),
-    );
-    gannet_io::residency(&files).cached_bytes().unwrap_or(0)
 }
 
 fn options(arguments: &Dump) -> Options {

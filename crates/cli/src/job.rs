@@ -8,14 +8,16 @@ use crate::progress::Progress;
 use crate::{doctor, serve, sql};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
+use gannet_io::residency;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use gannet_store::{
     Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -80,33 +82,104 @@ impl Place {
     }
 }
 
-/// What the OS has cached of the files of a database before a job begins.
-pub(crate) struct CachedBefore {
-    database: OsString,
-    bytes: Option<u64>,
+/// What the OS has cached, before a job begins, of the files that it is to read and to write.
+#[derive(Default)]
+pub(crate) struct CachedBefore(Vec<(Files, Option<CachedBytes>)>);
+
+/// By files, as some come and go meanwhile; a database's together, whose log changes its files' names.
+type CachedBytes = BTreeMap<PathBuf, u64>;
+
+/// Files of this machine.
+enum Files {
+    /// Of a database.
+    Database(OsString),
+    /// One, or all of a folder.
+    Path(PathBuf),
+}
+
+impl Files {
+    /// Bytes of them in the OS cache; `None` where nobody can say.
+    fn cached(&self) -> Result<Option<CachedBytes>> {
+        match self {
+            Files::Database(path) => {
+                let path = PathBuf::from(path);
+                // Of one that is still to be made nothing is cached.
+                let bytes = match path.exists() {
+                    true => doctor::cached(&path)?["cached_bytes"].as_u64(),
+                    false => Some(0),
+                };
+                Ok(bytes.map(|bytes| BTreeMap::from([(path, bytes)])))
+            }
+            Files::Path(path) => {
+                let files = match std::fs::read_dir(path) {
+                    Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+                    Err(_) => vec![path.clone()],
+                };
+                let of = |path: PathBuf| residency([&path]).cached_bytes().map(|bytes| (path, bytes));
+                // One that is gone meanwhile is not cached.
+                Ok(files.into_iter().filter(|path| path.is_file()).map(of).collect())
+            }
+        }
+    }
 }
 
 impl CachedBefore {
-    /// Looks; of a database of another machine there is nothing to be seen.
+    /// Looks at a database's; of one of another machine there is nothing to be seen.
     pub(crate) fn look(database: &OsStr) -> Result<Self> {
-        // Of one that is still to be made nothing is cached.
-        let is_there = Path::new(database).exists() || database.to_str().is_some_and(Address::is_address);
-        let bytes = if is_there { cached(database)? } else { Some(0) };
-        Ok(CachedBefore { database: database.to_owned(), bytes })
+        let is_elsewhere = database.to_str().is_some_and(Address::is_address);
+        let nothing = CachedBefore::default();
+        if is_elsewhere { Ok(nothing) } else { nothing.add(Files::Database(database.to_owned())) }
     }
 
-    /// Bytes of what is cached now that were not before.
+    /// And at a file, or at those of a folder; at nothing where it is a stream, or a store of another machine.
+    pub(crate) fn and(self, path: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return Ok(self);
+        }
+        let url = path.to_str().filter(|text| gannet_object::is_url(text));
+        match url.map_or_else(|| Some(path.to_owned()), gannet_object::local_path) {
+            Some(path) => self.add(Files::Path(path)),
+            None => Ok(self),
+        }
+    }
+
+    /// And at backups: a folder of them, or the one that a path means, with whatever lies beside it, as it may add to that.
+    pub(crate) fn and_backups(self, paths: &[PathBuf]) -> Result<Self> {
+        let url = |path: &Path| path.to_str().and_then(gannet_object::local_path);
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for path in paths {
+            let folder = match url(path).as_deref().unwrap_or(path) {
+                folder if folder.is_dir() || path == Path::new("-") => path.clone(),
+                one => match one.parent() {
+                    Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+                    parent => parent.unwrap_or(one).to_owned(),
+                },
+            };
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        folders.iter().try_fold(self, |before, folder| before.and(folder))
+    }
+
+    fn add(mut self, files: Files) -> Result<Self> {
+        let bytes = files.cached()?;
+        self.0.push((files, bytes));
+        Ok(self)
+    }
+
+    /// Bytes of what is cached now that were not before; `None` where nobody can say.
     pub(crate) fn left_behind(&self) -> Result<Option<u64>> {
-        Ok(cached(&self.database)?.zip(self.bytes).map(|(now, before)| now.saturating_sub(before)))
+        let mut all = (!self.0.is_empty()).then_some(0);
+        for (files, before) in &self.0 {
+            let more = files.cached()?.zip(before.as_ref()).map(|(now, before)| {
+                let before = |path| before.get(path).copied().unwrap_or(0);
+                now.iter().map(|(path, bytes)| bytes.saturating_sub(before(path))).sum::<u64>()
+            });
+            all = all.zip(more).map(|(all, more)| all + more);
+        }
+        Ok(all)
     }
-}
-
-/// Bytes that the OS has cached of the files of a database, if it is one of this machine.
-pub(crate) fn cached(database: &OsStr) -> Result<Option<u64>> {
-    if database.to_str().is_some_and(Address::is_address) {
-        return Ok(None);
-    }
-    Ok(doctor::cached(Path::new(database))?["cached_bytes"].as_u64())
 }
 
 // ---- here ------------------------------------------------------------------------------------------------------------

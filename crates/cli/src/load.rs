@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     let partial = if arguments.create { Some(create(arguments)?) } else { None };
-    let cached = CachedBefore::look(&arguments.database)?;
+    let cached = CachedBefore::look(&arguments.database)?.and(&arguments.source)?;
     let place = Place::find(partial.as_ref().unwrap_or(&arguments.database), arguments.opening, "load")?;
     let by_server = place.is_server();
     let failed = || match &partial {

@@ -25,7 +25,6 @@ mod stat;
 mod sweep;
 
 use arguments::{Arguments, Command};
-use clap::Parser;
 use clap::error::ErrorKind;
 use interrupt::Interrupted;
 use std::ffi::OsString;
@@ -36,7 +35,7 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     gannet_base::allocator::give_back_what_is_freed();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::of_this_process() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };

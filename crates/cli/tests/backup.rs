@@ -51,8 +51,10 @@ fn a_chain_is_verified_and_restored() {
     assert!(name.ends_with("-incr") && report["manifest"]["parent"]["backup_id"].is_string(), "{said}");
     let (said, _) = ends(folder, &["verify", "backups"], 0);
     assert!(said.contains("full backup") && said.contains("incremental backup"), "{said}");
+    assert!(said.ends_with("cached pages left behind: 0B\n"), "{said}");
     let (said, _) = ends(folder, &["restore", "backups", "copy.gnt"], 0);
     assert!(said.starts_with("copy.gnt restored as it was at lsn"), "{said}");
+    assert!(said.ends_with("cached pages left behind: 0B\n"), "{said}");
     assert_eq!(orders(folder, "copy.gnt"), 5100);
     ends(folder, &["check", "copy.gnt"], 0);
     // The full one alone, by its path; and both by theirs.
@@ -385,6 +387,82 @@ fn whatever_takes_a_folder_takes_its_url() {
     }
 }
 
+/// Bytes of a job's report that the OS has cached and had not before.
+#[track_caller]
+fn left_behind(folder: &Path, arguments: &[&str]) -> u64 {
+    let said = ends(folder, &[arguments, &["--json"]].concat(), 0).0;
+    let report: Value = serde_json::from_str(&said).unwrap();
+    report["job"]["cached_bytes"].as_u64().unwrap_or_else(|| panic!("{arguments:?}: {said}"))
+}
+
+#[test]
+fn a_backup_to_a_url_leaves_no_more_in_the_cache_of_the_system_than_one_to_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let insert = "insert into orders select n, repeat('x', 900) from generate_series(10001, 20000) as n";
+    ends(folder, &["sql", "shop.gnt", "-c", insert], 0);
+    let url = format!("file://{}/backups", folder.display());
+    for arguments in [
+        &["backup", "shop.gnt", &url][..],
+        &["verify", &url],
+        &["restore", &url, "copy.gnt"],
+        &["verify", "backups"],
+        &["restore", "backups", "other.gnt"],
+        &["dump", "shop.gnt", "shop.sql"],
+        &["load", "shop.sql", "loaded.gnt", "--create"],
+    ] {
+        let left = left_behind(folder, arguments);
+        assert!(left <= 1 << 20, "{arguments:?}: {left}");
+    }
+}
+
+#[test]
+fn a_server_verifies_what_lies_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    let (_, complaint) = ends(folder, &["verify", "backups", "--server", "shop.gnt"], 1);
+    assert!(complaint.contains("no server has \"shop.gnt\" open"), "{complaint}");
+    std::fs::create_dir(folder.join("logs")).unwrap();
+    let server = Served::start(folder, &["shop.gnt", "--archive", "logs"]);
+    let address = address(folder, "shop");
+    let there = folder.join("backups");
+    let there = there.to_str().unwrap();
+    for arguments in [["backups", "--server", "shop.gnt"], [there, "--server", &address]] {
+        let (said, _) = ends(folder, &[&["verify"], &arguments[..]].concat(), 0);
+        assert!(said.contains("full backup") && said.contains("verified by the server"), "{said}");
+    }
+    let (said, _) = ends(folder, &["verify", "backups", "--server", "shop.gnt", "--json"], 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert!(report["by_server"] == true && report["sound"] == true, "{report}");
+    assert!(report["pages"].as_u64() > Some(10) && report["job"]["bytes_read"].as_u64() > Some(10_000));
+    assert!(report["job"]["cached_bytes"].as_u64().is_some(), "{report}");
+    let (said, _) = ends(folder, &["verify", "logs/shop", "--archive", "--server", "shop.gnt"], 0);
+    assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
+    let seen = "select count(*) || ' ' || min(state) || ' ' || min(about) from gannet_jobs where job = 'verify' and about like '%/backups'";
+    assert_eq!(asked(folder, seen), format!("3 done of {there}"));
+    for (arguments, words) in [
+        (["backups", "--server", &address], "give an absolute path of its machine"),
+        (["-", "--server", "shop.gnt"], "standard input is of this machine"),
+    ] {
+        let (_, complaint) = ends(folder, &[&["verify"], &arguments[..]].concat(), 1);
+        assert!(complaint.contains(words), "{complaint}");
+    }
+    // What is wrong is a row, and a failure of the command.
+    let data = folder.join(format!("backups/{}.gntbackup", names(folder)[0]));
+    let mut bytes = std::fs::read(&data).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    let (_, complaint) = ends(folder, &["verify", "backups", "--server", "shop.gnt"], 1);
+    assert!(complaint.contains("the backup is damaged"), "{complaint}");
+    let rows = asked(folder, &format!("verify backup '{there}'"));
+    assert!(rows.starts_with(there) && rows.contains("the backup is damaged"), "{rows}");
+    drop(server);
+}
+
 #[test]
 fn what_is_no_backup_is_said_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -443,6 +521,20 @@ fn a_server_archives_and_a_restore_stops_where_it_is_told() {
     let (said, _) = ends(folder, &["verify", "logs/shop", "--archive"], 0);
     assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
     assert!(said.contains(&format!("point \"before the mistake\": lsn {lsn}, ")), "{said}");
+    // Each is looked at, whatever is wrong with another one.
+    let two = ["verify", "nowhere", "logs/shop", "--archive"];
+    let (said, complaint) = ends(folder, &two, 1);
+    assert!(said.contains("the archive of shop.gnt, is whole from lsn"), "{said}");
+    assert!(complaint.contains("\"nowhere\"") && complaint.contains("1 of 2 archives"), "{complaint}");
+    let told =
+        |said: &str| serde_json::from_str::<Value>(said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let several = told(&ends(folder, &[&two[..], &["--json"]].concat(), 1).0);
+    assert!(several[0]["sound"] == false && several[0]["error"].is_string(), "{several}");
+    assert!(several[1]["sound"] == true && several[1]["archive"] == "logs/shop", "{several}");
+    let one = told(&ends(folder, &["verify", "logs/shop", "--archive", "--json"], 0).0);
+    assert_eq!(one["report"]["points"][0][0], "before the mistake");
+    let one = told(&ends(folder, &["verify", "nowhere", "--archive", "--json"], 1).0);
+    assert_eq!(one["sound"], false);
     // Beside the server, whose archive goes on.
     for (target, file, count) in [
         (&["--to", "before the mistake"][..], "point.gnt", 5100),

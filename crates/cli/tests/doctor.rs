@@ -41,6 +41,8 @@ fn a_running_server_is_asked() {
     assert!(server["forecasts"].as_array().unwrap().iter().all(|gauge| gauge["seconds_left"].is_null()));
     assert!(server["memory"]["limit_bytes"].as_u64().unwrap() == 256 << 20);
     assert!(server["alarms"].is_array() && server["files"].as_array().unwrap().len() > 2);
+    let data = &server["files"][0];
+    assert!(data["mode"].is_string() && data["reason"].is_string(), "{data}");
     let text = String::from_utf8(run(folder.path(), &["doctor", "shop.gnt"]).stdout).unwrap();
     assert!(text.contains("forecasts") && text.contains("snapshot_limit"), "{text}");
 }
@@ -68,6 +70,52 @@ fn a_file_that_is_no_database_is_critical() {
     }
     let report = run(path, &["doctor", "shop.gnt", "--json", "--time", "0s"]);
     assert!(!String::from_utf8(report.stdout).unwrap().contains("restore the file"));
+}
+
+#[test]
+fn options_that_an_address_has_no_use_for_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = "postgres://nobody@127.0.0.1:1/x";
+    for (options, words) in [
+        (["--time", "1s"], "--time measures the device of this machine"),
+        (["--scratch", "4MiB"], "--scratch is of the file"),
+        (["--io", "direct"], "--io is how this process opens files"),
+    ] {
+        let (_, complaint) = ends(folder.path(), &[&["doctor", address], &options[..]].concat(), 3);
+        assert!(
+            complaint.contains(words) && complaint.contains("leave it out with an address"),
+            "{complaint}"
+        );
+    }
+    // The environment is meant for other commands, too.
+    let mut doctor = gannet(folder.path(), &["doctor", address]);
+    let output = doctor.env("GANNET_IO", "direct").output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("cannot connect"));
+}
+
+#[test]
+fn each_file_has_a_mode_and_little_room_is_a_warning_without_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ends(path, &["sql", "shop.gnt", "--create", "-q", "-c", "create table t (id int primary key)"], 0);
+    let look = || {
+        let output = run(path, &["doctor", "shop.gnt", "--json", "--time", "0s"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    };
+    let report = look();
+    let files = report["database"]["files"].as_array().unwrap();
+    assert!(files.iter().all(|file| file["mode"].is_string() && file["reason"].is_string()), "{report}");
+    // A file that is as long as thirty times the room that is left, and has no blocks.
+    let free = report["free_bytes"].as_u64().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(path.join("shop.gnt")).unwrap();
+    if free < 128 << 20 || file.set_len(free * 30).is_err() {
+        println!("skipped: there cannot be such a file here");
+        return;
+    }
+    let report = look();
+    let said = report["remarks"].to_string();
+    assert!(said.contains("are free, less than") && said.contains("make room on the device"), "{said}");
+    assert_eq!(report["status"], "warning", "{report}");
 }
 
 #[test]

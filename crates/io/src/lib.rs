@@ -58,7 +58,7 @@ pub use {
     calibrate::{Calibration, CalibrationPlan, PEAK_WINDOW, calibrate},
     place::{is_in_memory, try_folder},
     real::{Backend, BackendReport, RealDisk, RealFile, RealOptions},
-    residency::{Cached, Residency, residency},
+    residency::{Cached, Passing, Residency, residency},
     throttled::{Profile, ThrottledDisk},
 };
 
@@ -227,6 +227,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// changed afterwards. Nobody can lock one for longer than he writes it, or rename it.
     fn holds_objects(&self) -> bool {
         false
+    }
+
+    /// How the file of that name is open through this disk, by whoever opened it first of those who still have it; `None` where nobody has, or the
+    /// disk does not say.
+    fn mode_of(&self, _path: &Path) -> Option<ModeReport> {
+        None
     }
 
     /// Puts a short file into its place: it is there with all of these bytes, durably, or not at all. Their number is a multiple of

@@ -2,12 +2,13 @@
 //! or a pool of threads.
 
 use crate::admission::{PREFETCH_DEPTH_DEFAULT, Shared};
-use crate::{Calibration, Disk, Error, File, OpenOptions, Queue, Result, error::is_taken, stats};
+use crate::{Calibration, Disk, Error, File, ModeReport, OpenOptions, Queue, Result, error::is_taken, stats};
+use gannet_base::sync::Mutex;
 use std::any::Any;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 mod file;
 mod job;
@@ -73,13 +74,15 @@ pub struct RealDisk {
     options: RealOptions,
     backend: OnceLock<BackendReport>,
     shared: Arc<Shared>,
+    /// What was opened, and may be closed meanwhile.
+    opened: Mutex<Vec<Weak<RealFile>>>,
 }
 
 impl RealDisk {
     /// A view of the file system. Nothing is tried before it is needed.
     pub fn new(options: RealOptions) -> Self {
         let shared = Arc::new(Shared::new(options.prefetch_depth));
-        RealDisk { options, backend: OnceLock::new(), shared }
+        RealDisk { options, backend: OnceLock::new(), shared, opened: Mutex::default() }
     }
 
     /// What queues are made of, and why. Tried at the first call.
@@ -132,7 +135,11 @@ fn probe_backend(requested: Backend) -> BackendReport {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(RealFile::open(path, options, &self.shared)?))
+        let file = Arc::new(RealFile::open(path, options, &self.shared)?);
+        let mut opened = self.opened.lock();
+        opened.retain(|file| file.strong_count() > 0);
+        opened.push(Arc::downgrade(&file));
+        Ok(file)
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -208,6 +215,13 @@ impl Disk for RealDisk {
     fn free_bytes(&self, folder: &Path) -> Result<Option<u64>> {
         let opened = std::fs::File::open(folder).and_then(|folder| sys::free_bytes(&folder));
         opened.map(Some).map_err(|e| Error::from_os("ask for room in", folder, "", e))
+    }
+
+    fn mode_of(&self, path: &Path) -> Option<ModeReport> {
+        // Not by its name: files of the log are renamed while they are open.
+        let wanted = std::fs::metadata(path).ok()?;
+        let files: Vec<_> = self.opened.lock().iter().filter_map(Weak::upgrade).collect();
+        files.iter().find(|file| file.is(&wanted)).map(|file| file.report().clone())
     }
 
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {

@@ -143,6 +143,10 @@ impl Disk for RecordedDisk {
         self.under.free_bytes(folder)
     }
 
+    fn mode_of(&self, path: &Path) -> Option<ModeReport> {
+        self.under.mode_of(path)
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         Ok(Arc::new(RecordedQueue { under: self.under.queue(depth)?, trace: Arc::clone(&self.trace) }))
     }

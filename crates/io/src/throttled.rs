@@ -211,6 +211,10 @@ impl Disk for ThrottledDisk {
         self.under.free_bytes(folder)
     }
 
+    fn mode_of(&self, path: &Path) -> Option<ModeReport> {
+        self.under.mode_of(path)
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         let slots = Scheduler::<Job>::slots(depth);
         let inner = Inner {

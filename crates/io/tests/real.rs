@@ -599,6 +599,24 @@ fn direct_reads_leave_nothing_in_the_cache() {
 }
 
 #[test]
+fn a_disk_says_how_a_file_is_open_whatever_it_is_called_by_now() {
+    let folder = folder();
+    let disk = disk(Backend::Auto);
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    assert_eq!(disk.mode_of(&old), None);
+    let file = with_blocks(&disk, &old, ModeRequest::Only(Mode::Buffered), 1);
+    // Who opened it first counts.
+    let other = disk.open(&old, &OpenOptions::read()).unwrap();
+    disk.rename(&old, &new).unwrap();
+    assert_eq!(disk.mode_of(&old), None);
+    assert_eq!(disk.mode_of(&new).as_ref(), Some(file.mode()));
+    drop(file);
+    assert_eq!(disk.mode_of(&new).as_ref(), Some(other.mode()));
+    drop(other);
+    assert_eq!(disk.mode_of(&new), None);
+}
+
+#[test]
 fn the_backend_asked_for_is_reported() {
     let report = disk(Backend::Threads);
     assert_eq!(report.queue_backend().effective, Backend::Threads);

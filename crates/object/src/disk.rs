@@ -11,7 +11,7 @@ use crate::{Settings, lease};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_io::stats::Stats;
-use gannet_io::{Disk, Error, ErrorKind, File, ModeRequest, OpenOptions, Queue, Result};
+use gannet_io::{Disk, Error, ErrorKind, File, ModeRequest, OpenOptions, Passing, Queue, Result};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
@@ -152,7 +152,10 @@ impl Shared {
     pub(crate) fn create(&self, operation: &'static str, path: &Path, bytes: Vec<u8>) -> Result<()> {
         let (store, key) = (Arc::clone(&self.store), self.key(operation, path)?);
         self.run(operation, path, async move { put_own(&*store, &key, bytes, PutMode::Create).await })?;
-        self.local.as_ref().map_or(Ok(()), |local| local.seal(path))
+        let Some(local) = &self.local else { return Ok(()) };
+        local.seal(path)?;
+        Local::passing(path).inspect(Passing::forget);
+        Ok(())
     }
 }
 

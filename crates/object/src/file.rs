@@ -1,10 +1,13 @@
 //! Files: objects that are read, and such as are being written.
 
 use crate::disk::{Shared, not_of_objects};
+use crate::local::Local;
 use crate::upload::Upload;
 use gannet_base::clock;
 use gannet_io::stats::Operation;
-use gannet_io::{Class, Durability, Error, ErrorKind, File, Mode, ModeReport, ModeRequest, Result, SECTOR};
+use gannet_io::{
+    Class, Durability, Error, ErrorKind, File, Mode, ModeReport, ModeRequest, Passing, Result, SECTOR,
+};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
 use std::any::Any;
@@ -34,6 +37,8 @@ pub(crate) struct Object {
     len: u64,
     /// What the store calls these very bytes.
     e_tag: Option<String>,
+    /// On the local file system: the OS is to forget what was read.
+    passing: Option<Arc<Passing>>,
 }
 
 impl Object {
@@ -44,8 +49,11 @@ impl Object {
         range: Range<u64>,
     ) -> object_store::Result<Vec<u8>> {
         let wanted = range.end - range.start;
-        let options = GetOptions::new().with_range(Some(range)).with_if_match(self.e_tag);
+        let options = GetOptions::new().with_range(Some(range.clone())).with_if_match(self.e_tag);
         let bytes = store.get_opts(&self.key, options).await?.bytes().await?;
+        if let Some(passing) = &self.passing {
+            passing.forget_read(&range);
+        }
         if bytes.len() as u64 != wanted {
             let what = format!("{} bytes came instead of {wanted}", bytes.len());
             return Err(object_store::Error::Generic { store: "object", source: what.into() });
@@ -59,7 +67,8 @@ impl ObjectFile {
         let key = shared.key("open", path)?;
         let (store, asked) = (Arc::clone(&shared.store), key.clone());
         let meta = shared.run("open", path, async move { store.head(&asked).await })?;
-        let object = Object { key, len: meta.size, e_tag: meta.e_tag };
+        let passing = shared.local.as_ref().and_then(|_| Local::passing(path)).map(Arc::new);
+        let object = Object { key, len: meta.size, e_tag: meta.e_tag, passing };
         Ok(Self::new(shared, path, requested, Kind::Read(object)))
     }
 
@@ -68,7 +77,11 @@ impl ObjectFile {
     }
 
     fn new(shared: &Arc<Shared>, path: &Path, requested: ModeRequest, kind: Kind) -> Self {
-        let reason = "an object store does as it likes".to_owned();
+        let reason = match &shared.local {
+            Some(_) => "by way of a URL; the OS is told to forget what was read or written",
+            None => "an object store does as it likes",
+        };
+        let reason = reason.to_owned();
         let report = ModeReport { requested, effective: Mode::Buffered, reason };
         ObjectFile { path: path.to_owned(), shared: Arc::clone(shared), report, kind }
     }
@@ -82,6 +95,15 @@ impl ObjectFile {
             return Err(Error::new(ErrorKind::ShortRead, "read", &self.path, what));
         }
         Ok((object.clone(), offset..end))
+    }
+
+    /// The files that are behind it on the local file system.
+    fn passing(&self) -> impl Iterator<Item = &Passing> {
+        let (read, written) = match &self.kind {
+            Kind::Read(object) => (object.passing.as_deref(), &[][..]),
+            Kind::Upload(upload) => (None, upload.passing()),
+        };
+        read.into_iter().chain(written)
     }
 
     fn being_written(&self, operation: &'static str) -> Result<&Upload> {
@@ -167,10 +189,14 @@ impl File for ObjectFile {
     }
 
     fn cached_bytes(&self) -> Option<u64> {
-        None
+        let mut files = self.passing().peekable();
+        files.peek()?;
+        files.map(Passing::cached_bytes).sum()
     }
 
-    fn drop_cache(&self) {}
+    fn drop_cache(&self) {
+        self.passing().for_each(Passing::forget);
+    }
 
     fn as_any(&self) -> &dyn Any {
         self
@@ -182,5 +208,7 @@ impl Drop for ObjectFile {
         if let Kind::Upload(upload) = &self.kind {
             upload.give_up(&self.shared);
         }
+        // With what was read ahead.
+        self.drop_cache();
     }
 }

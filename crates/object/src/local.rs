@@ -4,8 +4,10 @@
 //! 1. Files are for this user alone before there is anything in them (guarantee 5 of [`gannet_io`]).
 //! 2. An upload goes to a file beside its place, `NAME#1`, which nobody is shown. What a crash leaves of it goes with the
 //!    placeholder that reserved its name.
+//! 3. What went through the OS cache does not stay there: behind each part that was written, when that is durable, behind each read, and behind
+//!    short files. `object_store` opens files itself, and not past the cache: so others open them beside it, to have the OS forget.
 
-use gannet_io::{Disk, Error, RealDisk, Result};
+use gannet_io::{Disk, Error, Passing, RealDisk, Result};
 use std::any::Any;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,17 @@ impl Local {
                 .map_err(|error| Error::from_os("keep others from", path, "", error))?;
         }
         Ok(())
+    }
+
+    /// The file itself, for who has read or written it to have it forgotten; `None` where it cannot be opened, as one that is gone.
+    pub(crate) fn passing(path: &Path) -> Option<Passing> {
+        Passing::open(&Self::real(path)).ok()
+    }
+
+    /// What is being uploaded to this file.
+    pub(crate) fn passing_staged(&self, path: &Path) -> Result<Vec<Passing>> {
+        let staged = self.staged(&Self::real(path))?;
+        Ok(staged.iter().filter_map(|file| Passing::open(file).ok()).collect())
     }
 
     /// Removes what uploads to this file have left.

@@ -4,14 +4,16 @@
 //! 1. Parts are handed to the store in order, each of them once, when all of its bytes are there; all have one length but the last.
 //! 2. At most `parts_max` parts are in memory, gathered or under way. The first one that is not complete always has its place, or
 //!    gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
-//! 3. The object is complete when the store has acknowledged that. What ends otherwise is given up, and taken back from the store.
+//! 3. On the local file system a part is durable before its place in memory is free, and then the OS forgets it: however long the object, it keeps
+//!    no more than these parts in its cache, and they are what is left to be synced at the end.
+//! 4. The object is complete when the store has acknowledged that. What ends otherwise is given up, and taken back from the store.
 
 use crate::disk::{Shared, given_up};
 use crate::error::{cancelled, of_store};
 use crate::runtime::LOOK_EVERY;
 use gannet_base::random;
 use gannet_base::sync::{Condvar, Mutex, MutexGuard};
-use gannet_io::{Error, ErrorKind, Result};
+use gannet_io::{Error, ErrorKind, Passing, Result};
 use object_store::{MultipartUpload, ObjectStoreExt};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,8 @@ struct State {
 pub(crate) struct Upload {
     path: PathBuf,
     state: Arc<(Mutex<State>, Condvar)>,
+    /// What is written on the local file system; nothing elsewhere.
+    passing: Arc<[Passing]>,
 }
 
 impl Upload {
@@ -108,13 +112,25 @@ impl Upload {
             ended: false,
             complete: false,
         };
-        let upload = Upload { path: path.to_owned(), state: Arc::new((Mutex::new(state), Condvar::new())) };
+        let state = Arc::new((Mutex::new(state), Condvar::new()));
+        let mut upload = Upload { path: path.to_owned(), state, passing: Arc::default() };
+        let Some(local) = &shared.local else { return Ok(upload) };
         // It is given up where others cannot be kept from it.
-        if let Some(Err(error)) = shared.local.as_ref().map(|local| local.seal(path)) {
-            upload.give_up(shared);
-            return Err(error);
+        match local.seal(path).and_then(|()| local.passing_staged(path)) {
+            Ok(passing) => {
+                upload.passing = passing.into();
+                Ok(upload)
+            }
+            Err(error) => {
+                upload.give_up(shared);
+                Err(error)
+            }
         }
-        Ok(upload)
+    }
+
+    /// What the upload writes on the local file system.
+    pub(crate) fn passing(&self) -> &[Passing] {
+        &self.passing
     }
 
     /// See [`gannet_io::File::expect`].
@@ -211,9 +227,14 @@ impl Upload {
         state.handed += 1;
         state.under_way += 1;
         let (done, path) = (Arc::clone(&self.state), self.path.clone());
+        let passing = Arc::clone(&self.passing);
         let task = shared.runtime.spawn(async move {
             let mut ended = PartEnded { done, path, result: None };
-            ended.result = Some(work.await);
+            let mut result = work.await;
+            if result.is_ok() && !passing.is_empty() {
+                result = leave_cache(passing).await;
+            }
+            ended.result = Some(result);
         });
         state.tasks.retain(|task| !task.is_finished());
         state.tasks.push(task);
@@ -251,6 +272,7 @@ impl Upload {
         let result = match completed {
             Ok(Ok(_)) => {
                 (state.complete, state.upload) = (true, None);
+                self.passing.iter().for_each(Passing::forget);
                 return Ok(());
             }
             Ok(Err(error)) => of_store("complete", &self.path, &error),
@@ -276,6 +298,15 @@ impl Upload {
         }
         let _ = shared.take_back("give up", &self.path, what, work);
     }
+}
+
+/// Makes durable what is written, and has the OS forget it.
+async fn leave_cache(passing: Arc<[Passing]>) -> object_store::Result<()> {
+    let synced = tokio::task::spawn_blocking(move || {
+        passing.iter().try_for_each(|file| file.sync().map(|()| file.forget()))
+    });
+    let synced = synced.await.unwrap_or_else(|broken_off| Err(broken_off.into()));
+    synced.map_err(|error| object_store::Error::Generic { store: "LocalFileSystem", source: error.into() })
 }
 
 /// Tells that a part's upload has ended, however.

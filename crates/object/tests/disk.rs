@@ -364,6 +364,46 @@ fn files_of_this_machine_are_synced_for_this_user_alone_and_leave_nothing() {
 }
 
 #[test]
+fn what_goes_to_files_by_their_url_does_not_stay_in_the_cache_of_the_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("a");
+    let cached = || gannet_io::residency([&real]).cached_bytes();
+    std::fs::write(&real, vec![0; MIB]).unwrap();
+    let probe = gannet_io::Passing::open(&real).unwrap();
+    probe.sync().unwrap();
+    probe.forget();
+    if cached() != Some(0) {
+        println!("skipped: the system forgets nothing here, or does not say");
+        return;
+    }
+    std::fs::remove_file(&real).unwrap();
+    let (disk, place) = open(&format!("file://{}", folder.path().display()), settings()).unwrap();
+    let path = place.join("a");
+    let file = disk.open(&path, &OpenOptions::create_new()).unwrap();
+    file.expect(0, 0);
+    let all = bytes(30 * MIB);
+    for (number, piece) in all.chunks(MIB).enumerate() {
+        file.write_at(Class::Maintenance, (number * MIB) as u64, piece, Durability::Cached).unwrap();
+        // Two parts of 5 MiB are under way.
+        assert!(file.cached_bytes().unwrap() <= 10 * MIB as u64, "{:?}", file.cached_bytes());
+    }
+    file.sync(Class::Maintenance).unwrap();
+    assert!(cached() <= Some(MIB as u64), "{:?}", cached());
+    let file = disk.open(&path, &OpenOptions::read()).unwrap();
+    let mut read = vec![0; 3 * MIB];
+    for (number, piece) in all.chunks(3 * MIB).enumerate() {
+        file.read_at(Class::Maintenance, (number * 3 * MIB) as u64, &mut read).unwrap();
+        assert!(read == piece);
+    }
+    // How far the system reads ahead is its own matter: what that leaves goes with the file.
+    drop(file);
+    assert!(cached() <= Some(MIB as u64), "{:?}", cached());
+    disk.publish(&place.join("b"), &bytes(2 * MIB), ModeRequest::Auto).unwrap();
+    let published = gannet_io::residency([folder.path().join("b")]).cached_bytes();
+    assert!(published <= Some(MIB as u64), "{published:?}");
+}
+
+#[test]
 fn paths_are_no_urls() {
     for url in ["file:///x", "s3://bucket", "gs://b/c", "az://c", "http+x://y"] {
         assert!(is_url(url), "{url}");

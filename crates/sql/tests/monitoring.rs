@@ -97,6 +97,15 @@ fn memory_and_devices_are_counted() {
     );
     let files = run(&mut session, "select path, bytes from gannet_files");
     assert!(files[0][0].ends_with("shop.gnt") && files.len() > 1);
+    // How the data file and the log are open, by whom they are read; what nobody has open has no mode.
+    let modes =
+        run(&mut session, "select distinct mode, reason is not null from gannet_files order by 1 limit 1");
+    assert!(
+        ["direct", "uncached", "buffered"].contains(&modes[0][0].as_str()) && modes[0][1] == "t",
+        "{modes:?}"
+    );
+    let unknown = "select count(*) from gannet_files where (mode is null) <> (reason is null) or path like '%.gnt' and mode is null";
+    assert_eq!(number(&mut session, unknown), 0);
 }
 
 #[test]
@@ -130,6 +139,53 @@ fn a_compaction_is_a_job_with_a_row_of_what_it_did() {
     run(&mut session, "rollback; create role guest login");
     let error = database.session("guest").unwrap().run("compact database", &mut Rows::default()).unwrap_err();
     assert_eq!(error.to_string(), "must be superuser to do COMPACT DATABASE");
+}
+
+#[test]
+fn backups_are_verified_by_a_job_with_a_row_for_what_is_wrong() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    run(&mut session, "create table t (id int primary key); insert into t select generate_series(1, 5000)");
+    let folder = fixture.folder.path().join("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let place = folder.display().to_string();
+    let name = run(&mut session, &format!("backup database to '{place}'"))[0][0].clone();
+    let mut rows = Rows::default();
+    session.run(&format!("verify backup '{place}' verbose"), &mut rows).unwrap();
+    assert_eq!(rows.tag.as_ref().unwrap().to_string(), "VERIFY BACKUP 0");
+    let names: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["object", "finding", "at_stake"]);
+    let detail = rows.notices.last().unwrap().error.fields().detail.clone().unwrap();
+    assert!(detail.contains("\"log_records\":") && detail.contains("\"kind\":\"verify\""), "{detail}");
+    // By its name, and from a store.
+    assert_eq!(run(&mut session, &format!("verify backup '{place}/{name}'")).len(), 0);
+    assert_eq!(run(&mut session, &format!("verify backup 'file://{place}'")).len(), 0);
+    let data = folder.join(format!("{name}.gntbackup"));
+    let whole = std::fs::read(&data).unwrap();
+    std::fs::write(&data, &whole[..whole.len() - 100]).unwrap();
+    let found = run(&mut session, &format!("verify backup '{place}'"));
+    assert!(found.len() == 1 && found[0][0] == place && found[0][1].contains("it was cut"), "{found:?}");
+    let found = run(&mut session, "verify archive '/nowhere'");
+    assert!(found.len() == 1 && found[0][1].contains("there is no folder"), "{found:?}");
+    let ended = "select job || ' ' || state || ' ' || about || ' ' || reason from gannet_jobs where job = 'verify' order by id limit 1";
+    assert_eq!(one(&mut session, ended), format!("verify done of {place} VERIFY BACKUP by owner"));
+    for (sql, state) in [
+        ("begin; verify backup '/b'", "25001"),
+        ("verify backup 'b'", "42602"),
+        ("verify archive 'a'", "42602"),
+        ("verify archive 'file:///a'", "22023"),
+        ("verify backup 'ftp://host/b'", "22023"),
+    ] {
+        let error = session.run(sql, &mut Rows::default()).unwrap_err();
+        assert_eq!(error.state().to_string(), state, "{sql}: {error}");
+        run(&mut session, "rollback");
+    }
+    run(&mut session, "create role guest login");
+    for statement in ["verify backup '/b'", "verify archive '/a'"] {
+        let error = database.session("guest").unwrap().run(statement, &mut Rows::default()).unwrap_err();
+        assert!(error.to_string().starts_with("must be superuser to do VERIFY"), "{error}");
+    }
 }
 
 #[test]

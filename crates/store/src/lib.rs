@@ -81,7 +81,7 @@ pub use jobs::{
     ClassBytes, Ending, Job, JobKind, JobOrder, JobReport, JobState, Jobs, Pace, Permit, Reserve, Tell, Unit,
     Watch,
 };
-pub use outlook::{Alarm, Gauge, Outlook, Severity};
+pub use outlook::{Alarm, Gauge, Outlook, SPACE_ADVICE, Severity, little_space};
 pub use pool::reads::{ThreadReads, add_thread_reads, thread_reads};
 pub use sample::Sample;
 pub use scan::{Scan, Visitor};

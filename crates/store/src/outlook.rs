@@ -205,6 +205,20 @@ impl Found {
     }
 }
 
+/// What to do where there is little space.
+pub const SPACE_ADVICE: &str = "make room on the device, or move the database to a larger one";
+
+/// How bad it is that a device has so many bytes left, on which a database has a file of so many; and below how many it is that bad. `None` where
+/// that is enough for now.
+pub fn little_space(free: u64, file: u64) -> Option<(Severity, u64)> {
+    let little = file / FREE_LITTLE;
+    if free < FREE_NEXT_TO_NOTHING {
+        Some((Severity::Critical, FREE_NEXT_TO_NOTHING))
+    } else {
+        (free < little).then_some((Severity::Warning, little))
+    }
+}
+
 impl Database {
     /// What lies ahead, and what is to be seen to.
     pub fn outlook(&self) -> Outlook {
@@ -269,7 +283,6 @@ impl Database {
             note,
         });
         let Some(free) = free else { return };
-        let advice = "make room on the device, or move the database to a larger one";
         if let Some(left) = left.filter(|left| *left < FULL_SOON_SECONDS) {
             let severity = if left < FULL_NOW_SECONDS { Severity::Critical } else { Severity::Warning };
             let what = format!(
@@ -277,13 +290,11 @@ impl Database {
                 left / 3600.0,
                 looked_seconds / 60.0
             );
-            found.alarm("space", severity, what, Some((left, FULL_SOON_SECONDS, "seconds")), advice);
-        } else if free < FREE_NEXT_TO_NOTHING || free < file / FREE_LITTLE {
-            let critical = free < FREE_NEXT_TO_NOTHING;
-            let severity = if critical { Severity::Critical } else { Severity::Warning };
-            let threshold = if critical { FREE_NEXT_TO_NOTHING } else { file / FREE_LITTLE };
+            found.alarm("space", severity, what, Some((left, FULL_SOON_SECONDS, "seconds")), SPACE_ADVICE);
+        } else if let Some((severity, threshold)) = little_space(free, file) {
             let what = format!("{} are free on the device of {}", format_size(free), format_size(file));
-            found.alarm("space", severity, what, Some((free as f64, threshold as f64, "bytes")), advice);
+            let figure = Some((free as f64, threshold as f64, "bytes"));
+            found.alarm("space", severity, what, figure, SPACE_ADVICE);
         }
     }
 
@@ -447,6 +458,15 @@ mod tests {
         assert_eq!(of(Some((10.0, 0.0)), None), [("memory".to_owned(), Severity::Warning)]);
         assert_eq!(of(Some((10.0, 5.0)), None), [("memory".to_owned(), Severity::Critical)]);
         assert_eq!(of(None, Some(4096)), [("swap".to_owned(), Severity::Warning)]);
+    }
+
+    #[test]
+    fn little_space_is_a_part_of_the_file_or_next_to_nothing() {
+        let (mib, gib) = (1 << 20, 1 << 30);
+        assert_eq!(little_space(64 * mib, gib), None);
+        assert_eq!(little_space(64 * mib - 1, 0), Some((Severity::Critical, 64 * mib)));
+        assert_eq!(little_space(5 * gib, 100 * gib), None);
+        assert_eq!(little_space(5 * gib - 1, 100 * gib), Some((Severity::Warning, 5 * gib)));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! `gannet backup`, `gannet restore`, `gannet verify`: physical backups.
 
 mod from_server;
+mod verify;
 
-use crate::arguments::{Backup, Restore, Verify};
+pub(crate) use verify::verify;
+
+use crate::arguments::{Backup, Restore};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
 use crate::output::printable;
@@ -41,7 +44,10 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if to_stream && arguments.keep.is_some() {
         bail!("--keep removes older backups of a folder; a stream has none");
     }
-    let cached = CachedBefore::look(&arguments.database)?;
+    let mut cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
+    if let Some(archive) = &arguments.archive {
+        cached = cached.and(archive)?;
+    }
     let place = Place::find(&arguments.database, arguments.opening, "backup")?;
     let by_server = place.is_server();
     let name = arguments.database.to_string_lossy();
@@ -71,15 +77,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             told_by_server(told)?
         }
     };
-    let mut paths = Vec::new();
-    if let Some(name) = &done.name {
-        let destination = arguments.destination.to_str().filter(|text| gannet_object::is_url(text));
-        // What other machines have cached is not known.
-        let folder = destination.map_or(Some(arguments.destination.clone()), gannet_object::local_path);
-        paths.extend(folder.map(|folder| folder.join(format!("{name}.gntbackup"))));
-    }
-    let made = gannet_io::residency(&paths).cached_bytes();
-    let cached = cached.left_behind()?.map(|bytes| bytes + made.unwrap_or(0));
+    let cached = cached.left_behind()?;
     // Standard output has the backup.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -256,7 +254,7 @@ fn tell_backup(
     job::tell(out, &done.job, cached)
 }
 
-// ---- restore and verify ------------------------------------------------------------------------------------------------
+// ---- restore -----------------------------------------------------------------------------------------------------------
 
 fn source(engine: &Engine, paths: &[PathBuf]) -> Result<Source> {
     if paths.iter().any(|path| path == Path::new("-")) {
@@ -288,6 +286,10 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         );
     }
     let engine = arguments.opening.engine()?;
+    let mut cached = CachedBefore::look(target.as_os_str())?.and_backups(sources)?;
+    if let Some(archive) = &arguments.archive {
+        cached = cached.and(archive)?;
+    }
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
@@ -297,7 +299,7 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         None => engine.restore(source, target, &open, watch),
     });
     let (report, job) = restored.with_context(|| format!("cannot restore {target:?}"))?;
-    let cached = job::cached(target.as_os_str())?;
+    let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
     let (manifest, restart) = (&report.manifest, &report.restart);
     if arguments.json {
@@ -333,86 +335,4 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     )?;
     job::tell(&mut out, &job, cached)?;
     Ok(out.flush()?)
-}
-
-pub(crate) fn verify(arguments: &Verify) -> Result<()> {
-    interrupt::listen()?;
-    if arguments.archive {
-        return verify_archives(arguments);
-    }
-    let engine = arguments.opening.engine()?;
-    let source = source(&engine, &arguments.sources)?;
-    let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
-    let (report, job) =
-        job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?;
-    let mut out = io::stdout().lock();
-    if arguments.json {
-        let told = json!({
-            "sound": true,
-            "backups": report.manifests,
-            "pages": report.pages,
-            "log_records": report.log_records,
-            "job": job::as_json(&job, None),
-        });
-        writeln!(out, "{told:#}")?;
-        return Ok(out.flush()?);
-    }
-    for manifest in &report.manifests {
-        writeln!(out, "{} is whole", printable(&manifest.to_string()))?;
-    }
-    writeln!(out, "  {} pages, {} log records", report.pages, report.log_records)?;
-    job::tell(&mut out, &job, None)?;
-    Ok(out.flush()?)
-}
-
-fn verify_archives(arguments: &Verify) -> Result<()> {
-    let engine = arguments.opening.engine()?;
-    let mut out = io::stdout().lock();
-    for path in &arguments.sources {
-        let order = JobOrder { about: about(std::slice::from_ref(path)), ..JobOrder::new(JobKind::Verify) };
-        let verify =
-            |watch: &mut gannet_store::Watch<'_>| engine.verify_archive(path, arguments.opening.io, watch);
-        let (report, job) = job::here(&engine.jobs(), order, verify)?;
-        if arguments.json {
-            let told = json!({
-                "sound": true,
-                "archive": path.to_string_lossy(),
-                "report": report,
-                "job": job::as_json(&job, None),
-            });
-            writeln!(out, "{told:#}")?;
-            continue;
-        }
-        let (name, path) = (printable(&report.database), path.display().to_string());
-        writeln!(
-            out,
-            "{}, the archive of {name}, is whole from lsn {} to {}{}",
-            printable(&path),
-            report.from,
-            report.to,
-            if report.gaps.is_empty() { "" } else { ", but for gaps" }
-        )?;
-        for gap in &report.gaps {
-            writeln!(out, "  gap: lsn {} to {}", gap.from, gap.to)?;
-        }
-        writeln!(out, "  every commit up to {}", time(report.until_unix_us))?;
-        for (name, lsn, unix_us) in &report.points {
-            writeln!(out, "  point {:?}: lsn {lsn}, {}", printable(name), time(*unix_us))?;
-        }
-        writeln!(
-            out,
-            "  {} parts with {}, {} log records",
-            report.parts,
-            format_size(report.bytes),
-            report.records
-        )?;
-        job::tell(&mut out, &job, None)?;
-    }
-    Ok(out.flush()?)
-}
-
-/// A time as `--to` takes it.
-fn time(unix_us: u64) -> String {
-    let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "never".to_owned(), |time| time.to_string())
 }

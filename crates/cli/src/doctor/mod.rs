@@ -18,7 +18,7 @@ use gannet_io::{
     RealDisk, calibrate, residency,
 };
 use gannet_server::frontend::Address;
-use gannet_store::{Database, EngineOptions};
+use gannet_store::{Database, EngineOptions, SPACE_ADVICE, Severity, little_space};
 use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ const CRITICAL: u8 = 2;
 pub(crate) const NOT_LOOKED: u8 = 3;
 /// How long a device is measured when nobody says.
 const MEASURE: Duration = Duration::from_secs(3);
+/// Bytes of the file by which it is measured when nobody says.
+const SCRATCH_BYTES: u64 = 256 << 20;
 /// Bytes of a database's files in the OS cache that are worth a remark.
 const CACHED_MUCH: u64 = 16 << 20;
 /// No device makes a write durable that fast without a cache of its own.
@@ -101,6 +103,7 @@ fn look(options: &Doctor) -> Result<Weight> {
     let mut report = json!({ "version": env!("CARGO_PKG_VERSION") });
     match options.path.to_str().filter(|text| Address::is_address(text)) {
         Some(text) => {
+            refuse_what_is_for_this_machine(options)?;
             let variable = |name: &str| std::env::var(name).ok();
             let address = Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))?;
             let mut connection = job::connect(&address, "doctor")?;
@@ -118,16 +121,37 @@ fn look(options: &Doctor) -> Result<Weight> {
     Ok(remarks.heaviest())
 }
 
+/// What a server elsewhere is not asked for.
+fn refuse_what_is_for_this_machine(options: &Doctor) -> Result<()> {
+    let given = [
+        ("--time", options.time.is_some(), "measures the device of this machine, and not the server's"),
+        (
+            "--scratch",
+            options.scratch.is_some(),
+            "is of the file by which the device of this machine is measured",
+        ),
+        (
+            "--io",
+            options.is_io_given,
+            "is how this process opens files; the server says itself how it has opened its own",
+        ),
+    ];
+    match given.iter().find(|(_, is_given, _)| *is_given) {
+        Some((option, _, why)) => bail!("{option} {why}: leave it out with an address"),
+        None => Ok(()),
+    }
+}
+
 /// This machine, and a database of it.
 fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Result<()> {
     let place = Place::find(&options.path)?;
     let server = place.database.as_deref().and_then(|path| sql::server_address(path, &serve::owner()));
     let disk = Arc::new(RealDisk::default());
     report["folder"] = json!(text(&place.folder));
-    let mut may_write = true;
+    let (mut may_write, mut is_full) = (true, false);
     report["io"] = match probe_mode(&disk, &Scratch::new(&place.folder).0, options.io, remarks) {
         Err(error) if is_closed(&error) => {
-            may_write = false;
+            (may_write, is_full) = (false, weight_of(&error) == Weight::Warning);
             let remark = format!("the device is not measured, as nothing can be written here: {error:#}");
             remarks.add(weight_of(&error), remark);
             // What is there already says how it can be opened.
@@ -148,7 +172,7 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         remarks.add(Weight::Note, remark);
     }
     if may_write && !time.is_zero() {
-        match measure(&disk, &place.folder, time, options.scratch, remarks) {
+        match measure(&disk, &place.folder, time, options.scratch.unwrap_or(SCRATCH_BYTES), remarks) {
             Err(error) if is_closed(&error) => {
                 remarks.add(weight_of(&error), format!("the device is not measured: {error:#}"));
             }
@@ -169,10 +193,11 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     }
     report["memory"] = memory_report(&memory);
     report["pressure"] = pressure(&memory, &Pressure::of_this_machine(), remarks);
-    report["free_bytes"] = json!(disk.free_bytes(&place.folder).ok().flatten());
+    let free = disk.free_bytes(&place.folder).ok().flatten();
+    report["free_bytes"] = json!(free);
     if let Some(database) = &place.database {
-        let disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
-        match Database::look(&disk, database, options.io) {
+        let shared: Arc<dyn Disk> = Arc::clone(&disk) as _;
+        match Database::look(&shared, database, options.io) {
             Err(error @ (gannet_store::Error::Format(_) | gannet_store::Error::Damaged(_))) => {
                 remarks.add(Weight::Critical, error.to_string());
             }
@@ -183,13 +208,65 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     }
     if let Some(address) = server {
         match job::connect(&address, "doctor") {
-            Ok(mut connection) => report["server"] = running::look(&mut connection, remarks)?,
+            Ok(mut connection) => {
+                report["server"] = running::look(&mut connection, remarks)?;
+                return Ok(());
+            }
             Err(error) if error.is::<Interrupted>() => return Err(error),
             // A server that ended at once has left its socket.
             Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
         }
     }
+    // What a server says itself otherwise.
+    let all_buffered = report["io"]["effective"] == Mode::Buffered.name();
+    if let Some(files) = report.pointer_mut("/database/files").and_then(Value::as_array_mut) {
+        note_modes(&disk, files, options.io);
+        if !all_buffered {
+            note_buffered(files, remarks);
+        }
+    }
+    if may_write || is_full {
+        note_free(free, &report["database"], remarks);
+    }
     Ok(())
+}
+
+/// How each file of a database can be opened: they need not all lie on one file system.
+fn note_modes(disk: &RealDisk, files: &mut [Value], requested: ModeRequest) {
+    for file in files {
+        let path = PathBuf::from(file["path"].as_str().unwrap_or_default());
+        let (mode, reason) = match disk.open(&path, &OpenOptions::read().mode(requested)) {
+            Ok(opened) => (Some(opened.mode().effective.name()), opened.mode().reason.clone()),
+            Err(error) => (None, error.to_string()),
+        };
+        (file["mode"], file["reason"]) = (json!(mode), json!(reason));
+    }
+}
+
+/// Files that are read through the OS cache, where that was not said of all of them.
+fn note_buffered(files: &[Value], remarks: &mut Remarks) {
+    let mut buffered = files.iter().filter(|file| file["mode"] == Mode::Buffered.name());
+    let Some(first) = buffered.next() else { return };
+    let (path, reason) =
+        (first["path"].as_str().unwrap_or_default(), first["reason"].as_str().unwrap_or_default());
+    let others = match buffered.count() {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    remarks.add(Weight::Warning, format!("{path}{others} is read through the OS cache: {reason}"));
+}
+
+/// Little room for a database, as a server would say so by its alarm; of a folder it is not known how large a database in it is to be.
+fn note_free(free: Option<u64>, database: &Value, remarks: &mut Remarks) {
+    let file = database["files"][0]["len_bytes"].as_u64().unwrap_or_default();
+    let Some(free) = free else { return };
+    let Some((severity, threshold)) = little_space(free, file) else { return };
+    let weight = match severity {
+        Severity::Warning => Weight::Warning,
+        Severity::Critical => Weight::Critical,
+    };
+    let (free, threshold) = (format_size(free), format_size(threshold));
+    remarks.add(weight, format!("space: {free} are free, less than {threshold}; {SPACE_ADVICE}"));
 }
 
 /// What the machine is short of.

@@ -71,7 +71,11 @@ pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result
     let holders =
         of("select kind, pid, age_seconds, held_bytes, alone_bytes, limit_seconds from gannet_snapshots \
                       where held_bytes > 0 order by age_seconds desc limit 10")?;
-    let files = of("select path, bytes, os_cached_bytes from gannet_files")?;
+    let files = of("select path, bytes, os_cached_bytes, mode, reason from gannet_files")?;
+    // That is an alarm of the data file's, and says it of all.
+    if !alarms.iter().any(|alarm| alarm["name"] == "io") {
+        super::note_buffered(&files, remarks);
+    }
     for alarm in &alarms {
         let text = |name: &str| alarm[name].as_str().unwrap_or_default().to_owned();
         let weight = if alarm["severity"] == "critical" { Weight::Critical } else { Weight::Warning };

@@ -55,7 +55,7 @@ fn whatever_the_server_is_doing_when_it_is_killed_nothing_acknowledged_is_lost()
 
 #[test]
 fn whatever_a_command_is_doing_when_it_is_ended_the_database_is_untouched_and_doing_it_again_works() {
-    let (seed, rounds) = (seed(), number("TORTURE_TOOLS").unwrap_or(6));
+    let (seed, rounds) = (seed(), number("TORTURE_TOOLS").unwrap_or(8));
     println!("TORTURE_SEED={seed} TORTURE_TOOLS={rounds}");
     let mut tools = Tools::new(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     for round in 1..=rounds {

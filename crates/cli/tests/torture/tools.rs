@@ -3,17 +3,19 @@
 //!
 //! Whatever was ended: the database has what it had, what is half done is not taken for done, and doing it again works.
 
-use crate::server::{Options, STUCK, Server, command};
+use crate::server::{Client, Options, STUCK, Server, command};
 use crate::verify;
 use gannet_base::sim::Generator;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Rows of each of the two large tables, and bytes of a row, about.
 const ROWS: (u64, u64) = (3000, 1500);
+/// Rows that a server takes at a time while it archives: less than the log that it may keep, so that the archive has no gap.
+const ARCHIVED_AT_A_TIME: u64 = 300;
 /// The structure is checked every so many rounds.
 const CHECK_EVERY: u64 = 4;
 /// What everybody has to see, by table and by index.
@@ -25,7 +27,14 @@ const CONTENTS: &str = "select count(*), sum(id), sum(length(note)), min(name), 
 enum Tool {
     Backup,
     Increment,
+    /// A backup behind which others go, and log of an archive that none needs any more.
+    Prune,
     Restore,
+    /// A restore that goes on with several segments of archived log.
+    Extend,
+    /// A backup as a stream, and the restore that reads it.
+    Stream,
+    Verify,
     Script,
     Folder,
     Load,
@@ -35,10 +44,14 @@ enum Tool {
     Check,
 }
 
-const TOOLS: [Tool; 10] = [
+const TOOLS: [Tool; 14] = [
     Tool::Backup,
     Tool::Increment,
+    Tool::Prune,
     Tool::Restore,
+    Tool::Extend,
+    Tool::Stream,
+    Tool::Verify,
     Tool::Script,
     Tool::Folder,
     Tool::Load,
@@ -47,6 +60,13 @@ const TOOLS: [Tool; 10] = [
     Tool::Count,
     Tool::Check,
 ];
+
+impl Tool {
+    /// The database that it works on. Of an archive there is the log of one of its own, to which nobody else writes.
+    fn database(self) -> &'static str {
+        if self == Tool::Prune { "logged.gnt" } else { "shop.gnt" }
+    }
+}
 
 /// How it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,7 +130,76 @@ impl Tools {
             tools.times.insert(tool, begun.elapsed());
         }
         std::fs::rename(tools.path("out.sql"), tools.path("kept.sql")).expect("the dump is there");
+        tools.make_logged()?;
         Ok(tools)
+    }
+
+    /// Makes a database with an archive, which in the end has what the other one has: most of it in the archive only, behind the backup
+    /// `first/`, and, as it was then, in `first-log/`.
+    fn make_logged(&self) -> Outcome<()> {
+        let (rows, bytes) = ROWS;
+        let begin = "create table goods (id bigint primary key, name text not null, note text);
+             create index on goods (name);
+             create table orders (id bigint primary key, note text);
+             insert into orders select n, 'note ' || n || '!' from generate_series(1, 3000) as n;
+             create table churn (id bigint primary key, note text)";
+        self.works(&["sql", "logged.gnt", "--create", "-c", begin])?;
+        for folder in ["first", "chain", "logs"] {
+            std::fs::create_dir(self.path(folder)).expect("a folder");
+        }
+        self.works(&["backup", "logged.gnt", "first"])?;
+        let goods = |from: u64| {
+            let to = rows.min(from + ARCHIVED_AT_A_TIME - 1);
+            format!(
+                "insert into goods select n, 'name ' || n % 10 || n, repeat('g', {bytes}) || n from generate_series({from}, {to}) as n"
+            )
+        };
+        let churn = format!(
+            "insert into churn select n, repeat('c', {bytes}) from generate_series(1, {ARCHIVED_AT_A_TIME}) as n"
+        );
+        let mut statements: Vec<_> = (1..=rows).step_by(ARCHIVED_AT_A_TIME as usize).map(goods).collect();
+        statements.push(churn);
+        self.archiving(&statements)?;
+        let first = self.path("first-log");
+        std::fs::create_dir(&first).expect("a folder");
+        for part in std::fs::read_dir(self.path("logs/logged")).expect("an archive") {
+            let part = part.expect("an entry");
+            std::fs::copy(part.path(), first.join(part.file_name())).expect("a copy");
+        }
+        self.compare("logged.gnt")
+    }
+
+    /// How the server is started that the tool works beside.
+    fn options(&self, tool: Tool) -> Options {
+        let archive = (tool == Tool::Prune).then(|| self.path("logs"));
+        Options { database: self.path(tool.database()), record: None, archive }
+    }
+
+    /// Has a server run statements, and archive what each has written.
+    fn archiving<S: AsRef<str>>(&self, statements: &[S]) -> Outcome<()> {
+        let server = Server::serving(&self.options(Tool::Prune))?;
+        let mut client = Client::connect(&server.address()).map_err(|failure| failure.to_string())?;
+        let mut ask = |sql: &str| client.query(sql).map_err(|failure| format!("{sql}: {failure}"));
+        for statement in statements {
+            ask(statement.as_ref())?;
+            let begun = Instant::now();
+            while ask("select state, behind_bytes from gannet_archive")? != [["archiving", "0"]] {
+                if begun.elapsed() > STUCK {
+                    return Err(format!("{:?}", ask("select * from gannet_archive")?));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        server.stop()
+    }
+
+    /// Makes log, and a backup, of which the tool is to remove something.
+    fn prepare(&self, tool: Tool) -> Outcome<()> {
+        if tool != Tool::Prune {
+            return Ok(());
+        }
+        self.archiving(&["update churn set note = note || '!'"])?;
+        self.works(&["backup", "logged.gnt", "chain"]).map(|_| ())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -121,7 +210,13 @@ impl Tools {
         match tool {
             Tool::Backup => vec!["backup", "shop.gnt", "backups"],
             Tool::Increment => vec!["backup", "shop.gnt", "backups", "--since", "latest"],
+            Tool::Prune => {
+                vec!["backup", "logged.gnt", "chain", "--keep", "1", "--archive", "logs/logged"]
+            }
             Tool::Restore => vec!["restore", "backups", "copy.gnt"],
+            Tool::Extend => vec!["restore", "first", "copy.gnt", "--archive", "first-log"],
+            Tool::Stream => vec!["backup", "shop.gnt", "-"],
+            Tool::Verify => vec!["verify", "backups"],
             Tool::Script => vec!["dump", "shop.gnt", "out.sql"],
             Tool::Folder => vec!["dump", "shop.gnt", "out", "--format", "csv"],
             Tool::Load => vec!["load", "kept.sql", "loaded.gnt", "--create"],
@@ -129,6 +224,40 @@ impl Tools {
             Tool::Compact => vec!["compact", "shop.gnt"],
             Tool::Count => vec!["stat", "shop.gnt", "--records"],
             Tool::Check => vec!["check", "shop.gnt"],
+        }
+    }
+
+    /// Begins what the tool does; of a stream the one who writes, then the one who reads.
+    fn begin(&self, tool: Tool, beside: bool) -> Vec<Child> {
+        let begin = |arguments: &[&str], stdin: Stdio, stdout: Stdio| {
+            let mut command = command();
+            command.args(arguments).current_dir(self.folder.path());
+            command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).spawn().expect("the command runs")
+        };
+        let mut arguments = self.arguments(tool);
+        if tool == Tool::Verify && beside {
+            arguments.extend(["--server", "shop.gnt"]);
+        }
+        if tool != Tool::Stream {
+            return vec![begin(&arguments, Stdio::null(), Stdio::null())];
+        }
+        let mut writer = begin(&arguments, Stdio::null(), Stdio::piped());
+        let stream = writer.stdout.take().expect("piped");
+        let reader = begin(&["restore", "-", "copy.gnt"], stream.into(), Stdio::null());
+        vec![writer, reader]
+    }
+
+    /// Does what the tool does, to its end.
+    fn does(&self, tool: Tool) -> Outcome<()> {
+        if tool != Tool::Stream {
+            return self.works(&self.arguments(tool)).map(|_| ());
+        }
+        let statuses =
+            self.begin(tool, false).into_iter().map(|mut process| process.wait().expect("our own child"));
+        let statuses: Vec<_> = statuses.collect();
+        match statuses.iter().all(|status| status.success()) {
+            true => Ok(()),
+            false => Err(format!("{tool:?} ended with {statuses:?}")),
         }
     }
 
@@ -175,8 +304,9 @@ impl Tools {
     pub(crate) fn round(&mut self) -> Outcome<()> {
         self.tally.rounds += 1;
         let tool = TOOLS[self.random.below(TOOLS.len() as u64) as usize];
-        let works_on_it = !matches!(tool, Tool::Restore | Tool::Load);
-        let options = Options { database: self.path("shop.gnt"), record: None, archive: None };
+        self.prepare(tool).map_err(|why| format!("before {tool:?}: {why}"))?;
+        let works_on_it = !matches!(tool, Tool::Restore | Tool::Extend | Tool::Load);
+        let options = self.options(tool);
         let server = (works_on_it && self.random.one_in(3)).then(|| Server::serving(&options)).transpose()?;
         let blow = match self.random.below(3) {
             0 => Blow::Interrupt,
@@ -198,9 +328,10 @@ impl Tools {
         if self.tally.rounds.is_multiple_of(CHECK_EVERY) { self.check() } else { Ok(()) }
     }
 
-    /// Whether the file is sound.
+    /// Whether the files are sound.
     pub(crate) fn check(&self) -> Outcome<()> {
-        verify::structure(&self.path("shop.gnt"))
+        verify::structure(&self.path("shop.gnt"))?;
+        verify::structure(&self.path("logged.gnt"))
     }
 
     /// Runs a command and ends it; gives the server that still runs, and whether the blow came before the end.
@@ -208,40 +339,46 @@ impl Tools {
         // What was not seen yet takes about as long as a dump.
         let time = *self.times.get(&tool).unwrap_or(&self.times[&Tool::Script]);
         let moment = time.mul_f64(self.random.below(1000) as f64 / 1000.0);
-        let mut command = command();
-        command.args(self.arguments(tool)).current_dir(self.folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let begun = Instant::now();
-        let mut process = command.spawn().expect("the command runs");
+        let mut processes = self.begin(tool, server.is_some());
+        // Of a stream either end.
+        let victim = self.random.below(processes.len() as u64) as usize;
         std::thread::sleep(moment);
         let mut server = server;
         // It may have ended by itself.
-        let signal = |signal| kill_process(Pid::from_child(&process), signal).unwrap_or(());
+        let signal = |signal| kill_process(Pid::from_child(&processes[victim]), signal).unwrap_or(());
         match blow {
             Blow::Kill => signal(Signal::KILL),
             Blow::Interrupt => signal(Signal::INT),
             Blow::KillServer => drop(server.take().map(Server::kill)),
         }
-        let status = loop {
-            if let Some(status) = process.try_wait().expect("our own child") {
-                break status;
+        let mut was_hit = false;
+        for (index, process) in processes.iter_mut().enumerate() {
+            let status = loop {
+                if let Some(status) = process.try_wait().expect("our own child") {
+                    break status;
+                }
+                if begun.elapsed() > STUCK {
+                    let _ = process.kill();
+                    return Err("it does not end".to_owned());
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            };
+            was_hit |= !status.success();
+            match (blow, status.code()) {
+                // So early that it does not listen yet, or just at its end.
+                (_, Some(0)) => {}
+                (Blow::Kill | Blow::Interrupt, None) | (Blow::Interrupt, Some(130)) if index == victim => {}
+                (Blow::KillServer, Some(1 | 2)) => {}
+                // The other end of its stream is gone.
+                (_, Some(1)) if index != victim => {}
+                _ => return Err(format!("it ended with {status}")),
             }
-            if begun.elapsed() > STUCK {
-                let _ = process.kill();
-                return Err("it does not end".to_owned());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        };
-        if status.success() {
+        }
+        if !was_hit {
             self.times.insert(tool, begun.elapsed());
         }
-        match (blow, status.code()) {
-            // So early that it does not listen yet, or just at its end.
-            (_, Some(0)) | (Blow::Kill | Blow::Interrupt, None) | (Blow::Interrupt, Some(130)) => {}
-            (Blow::KillServer, Some(1 | 2)) => {}
-            _ => return Err(format!("it ended with {status}")),
-        }
-        Ok((server, !status.success()))
+        Ok((server, was_hit))
     }
 
     /// Looks at what a command has left, and does its work again where it was not done.
@@ -257,21 +394,28 @@ impl Tools {
                 self.remove("after.gnt");
                 // Chains are not to grow without end; with this, what was left half done goes, too.
                 self.works(&["backup", "shop.gnt", "backups", "--keep", "2"])?;
-                self.has_pairs()
+                self.has_pairs("backups")
             }
-            Tool::Restore => {
-                if self.path("copy.gnt").exists() {
-                    match was_hit {
-                        // It may have been complete, but for saying so.
-                        true if self.compare("copy.gnt").is_ok() => self.remove("copy.gnt"),
-                        true => self.is_refused(&["sql", "copy.gnt", "-c", "select 1"])?,
-                        false => self.compare("copy.gnt").map(|()| self.remove("copy.gnt"))?,
-                    }
-                } else if !was_hit {
-                    return Err("there is no copy".to_owned());
-                }
-                self.works(&self.arguments(tool))?;
+            Tool::Prune => {
+                self.works(&["verify", "chain"])?;
+                self.archive_is_whole()?;
+                self.does(tool)?;
+                self.has_pairs("chain")?;
+                // The archive goes on behind the backup.
+                self.archiving(&["update churn set note = note || '?' where id = 1"])?;
+                self.archive_is_whole()?;
+                self.works(&["restore", "chain", "after.gnt", "--archive", "logs/logged"])?;
+                self.compare("after.gnt")?;
+                self.remove("after.gnt");
+                self.compare("logged.gnt")
+            }
+            Tool::Restore | Tool::Extend | Tool::Stream => {
+                self.look_at_copy(was_hit)?;
+                self.does(tool)?;
                 self.compare("copy.gnt")?;
+                if self.path("copy.gnt.partial").exists() {
+                    return Err("copy.gnt.partial is still there".to_owned());
+                }
                 self.remove("copy.gnt");
                 Ok(())
             }
@@ -311,16 +455,39 @@ impl Tools {
                 self.remove("loaded.gnt");
                 Ok(())
             }
-            Tool::Sweep | Tool::Compact | Tool::Count | Tool::Check => {
-                self.works(&self.arguments(tool))?;
+            Tool::Verify | Tool::Sweep | Tool::Compact | Tool::Count | Tool::Check => {
+                self.does(tool)?;
                 self.compare("shop.gnt")
             }
         }
     }
 
+    /// Looks at the copy that a restore has left, under its own name or the one that it has until it is complete. What is not complete is left where it
+    /// is: doing it again is to put up with it.
+    fn look_at_copy(&self, was_hit: bool) -> Outcome<()> {
+        if self.path("copy.gnt.partial").exists() && self.compare("copy.gnt.partial").is_err() {
+            self.is_refused(&["sql", "copy.gnt.partial", "-c", "select 1"])?;
+        }
+        match (self.path("copy.gnt").exists(), was_hit) {
+            // It may have been complete, but for saying so.
+            (true, true) if self.compare("copy.gnt").is_ok() => self.remove("copy.gnt"),
+            (true, true) => self.is_refused(&["sql", "copy.gnt", "-c", "select 1"])?,
+            (true, false) => self.compare("copy.gnt").map(|()| self.remove("copy.gnt"))?,
+            (false, true) => {}
+            (false, false) => return Err("there is no copy".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Whatever was removed from the archive: what is left has no gap.
+    fn archive_is_whole(&self) -> Outcome<()> {
+        let said = self.works(&["verify", "logs/logged", "--archive"])?;
+        if said.contains("but for gaps") { Err(said) } else { Ok(()) }
+    }
+
     /// Each backup of the folder has its two files, and nothing else is there.
-    fn has_pairs(&self) -> Outcome<()> {
-        let entries = std::fs::read_dir(self.path("backups")).expect("the folder is there");
+    fn has_pairs(&self, folder: &str) -> Outcome<()> {
+        let entries = std::fs::read_dir(self.path(folder)).expect("the folder is there");
         let names: Vec<_> =
             entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
         let stems = |ending: &str| {
@@ -333,7 +500,7 @@ impl Tools {
             .filter(|name| ![".json", ".gntbackup", ".lock"].iter().any(|end| name.ends_with(end)));
         match stems(".json") == stems(".gntbackup") && others.count() == 0 {
             true => Ok(()),
-            false => Err(format!("backups has {names:?}")),
+            false => Err(format!("{folder} has {names:?}")),
         }
     }
 

@@ -16,7 +16,7 @@ use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use std::any::Any;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,6 +72,11 @@ impl RealFile {
             sizing: Mutex::new(()),
             shared: Arc::clone(shared),
         })
+    }
+
+    /// Whether it is the file that the system says this of.
+    pub(super) fn is(&self, other: &std::fs::Metadata) -> bool {
+        self.file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (other.dev(), other.ino()))
     }
 
     pub(crate) fn fd(&self) -> RawFd {

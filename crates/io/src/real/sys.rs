@@ -194,6 +194,25 @@ pub(crate) fn forget(file: &File) {
     let _ = file;
 }
 
+/// The same for a range; the page that it begins in is meant, too, and the one that it ends in is not.
+pub(crate) fn forget_range(file: &File, range: &std::ops::Range<u64>) {
+    #[cfg(target_os = "linux")]
+    {
+        let page = page_size() as u64;
+        let (begin, end) = (range.start / page * page, range.end / page * page);
+        // No length means all of the file.
+        if begin < end {
+            // SAFETY: as in `forget`.
+            unsafe {
+                let (begin, len) = (begin as libc::off_t, (end - begin) as libc::off_t);
+                libc::posix_fadvise(file.as_raw_fd(), begin, len, libc::POSIX_FADV_DONTNEED);
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, range);
+}
+
 /// Tells the OS not to read ahead: this layer's callers do that themselves.
 pub(crate) fn no_read_ahead(file: &File) {
     #[cfg(target_os = "linux")]

@@ -276,6 +276,14 @@ fn utility_statements() {
     );
     assert_eq!(error("stat database verbose records").0, "42601");
     assert_eq!(error("stat t").0, "42601");
+    assert_eq!(
+        of("verify backup '/b', 's3://bucket/b' verbose"),
+        "Verify(Verify { source: Backup([\"/b\", \"s3://bucket/b\"]), verbose: true })"
+    );
+    assert_eq!(of("Verify Archive '/a'"), "Verify(Verify { source: Archive(\"/a\"), verbose: false })");
+    for wrong in ["verify '/b'", "verify backup b", "verify backup '/b',", "verify archive '/a', '/b'"] {
+        assert_eq!(error(wrong).0, "42601", "{wrong}");
+    }
     assert_eq!(of("sweep database"), "SweepDatabase { show: false, verbose: false }");
     assert_eq!(of("Sweep Database show verbose"), "SweepDatabase { show: true, verbose: true }");
     assert_eq!(error("sweep database verbose show").0, "42601");

@@ -160,7 +160,7 @@ impl Session {
 
     /// Where backups are: a folder of the server, or what a URL says. What is asked of a store ends with the statement, or with its job, once
     /// there is one.
-    fn backup_place(&self, text: &str, ending: &Arc<OnceLock<Ending>>) -> Result<BackupPlace> {
+    pub(super) fn backup_place(&self, text: &str, ending: &Arc<OnceLock<Ending>>) -> Result<BackupPlace> {
         if !gannet_object::is_url(text) {
             return Ok(BackupPlace::new(Arc::clone(self.database.store().engine().disk()), text));
         }

@@ -1,5 +1,5 @@
 //! Statements that run a job ([`gannet_store::Job`]): CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE, and what
-//! BACKUP and LOAD DATABASE ([`super::backup`], [`super::load`]) share with them. Findings and the like are
+//! BACKUP and LOAD DATABASE and VERIFY ([`super::backup`], [`super::load`], [`super::verify`]) share with them. Findings and the like are
 //! rows; with VERBOSE, how far it has come and how it went are INFO messages, whose detail is JSON: `progress` many times, then `job` once, both a
 //! [`JobReport`], and beside `job` what else the job has to say.
 

@@ -32,6 +32,7 @@ mod statement;
 mod transaction;
 mod turn;
 mod utility;
+mod verify;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use copy::fuzzing;

@@ -4,7 +4,7 @@ use super::Standing;
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::transaction::Open;
-use super::{Session, backup, copy, jobs, load};
+use super::{Session, backup, copy, jobs, load, verify};
 use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
@@ -56,6 +56,7 @@ impl Session {
             Utility::LoadDatabase(_) => Some(load::columns()),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::SweepDatabase { .. } => Some(jobs::sweep_columns()),
+            Utility::Verify(_) => Some(verify::columns()),
             Utility::Show(None) => Some(["name", "setting", "description"].map(text_column).to_vec()),
             Utility::Show(Some(name)) => Some(vec![text_column(DEFINITIONS[settings::find(name)?].name)]),
             Utility::Execute { name, .. } => self.prepared(name)?.columns().map(<[OutputColumn]>::to_vec),
@@ -134,6 +135,7 @@ impl Session {
             Utility::SweepDatabase { show, verbose } => {
                 self.sweep_database(*show, *verbose, alone, client)?
             }
+            Utility::Verify(statement) => self.verify(statement, alone, client)?,
             Utility::Copy(statement) => copy::run(self, statement, client)?,
             Utility::Analyze(_)
             | Utility::CreateRole { .. }

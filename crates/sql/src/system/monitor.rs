@@ -123,14 +123,18 @@ pub(super) fn io(context: &Context<'_>) -> Rows {
     Ok(rows)
 }
 
-/// The database's files, and what the OS cache holds of them.
+/// The database's files, what the OS cache holds of them, and how they are open.
 pub(super) fn files(context: &Context<'_>) -> Rows {
-    let files = context.session.database().store().files();
+    let store = context.session.database().store();
+    let (files, disk) = (store.files(), store.engine().disk());
     let row = |(path, cached): (std::path::PathBuf, Option<gannet_io::Cached>)| {
+        let mode = disk.mode_of(&path);
         vec![
             text(path.to_string_lossy()),
             super::optional(cached, |cached| count(cached.len_bytes)),
             super::optional(cached, |cached| count(cached.cached_bytes)),
+            super::optional(mode.as_ref(), |mode| text(mode.effective.name())),
+            super::optional(mode.as_ref(), |mode| text(&mode.reason)),
         ]
     };
     Ok(gannet_io::residency(files).files.into_iter().map(row).collect())

@@ -88,7 +88,7 @@ system_tables! {
         latency_us_p50: Float8, latency_us_p95: Float8, latency_us_p99: Float8, latency_us_max: Float8,
     }
     15004 pg_catalog gannet_files = monitor::files {
-        path: Text, bytes: Int8, os_cached_bytes: Int8,
+        path: Text, bytes: Int8, os_cached_bytes: Int8, mode: Text, reason: Text,
     }
     15005 pg_catalog gannet_jobs = monitor::jobs {
         id: Int8, job: Text, about: Text, state: Text, phase: Text, unit: Text, done: Int8, total: Int8, remaining: Int8,

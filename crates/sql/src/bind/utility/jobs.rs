@@ -1,4 +1,4 @@
-//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, LOAD, STAT and SWEEP DATABASE. They are Gannet's own.
+//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, LOAD, STAT and SWEEP DATABASE, VERIFY. They are Gannet's own.
 
 use super::Utility;
 use super::reader::Reader;
@@ -80,6 +80,24 @@ pub struct LoadDatabase {
     pub verbose: bool,
 }
 
+/// What VERIFY is to prove, at places of the server: folders and files, or URLs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerifySource {
+    /// BACKUP: one, or those that add to each other in their order.
+    Backup(Vec<String>),
+    /// ARCHIVE: of the log.
+    Archive(String),
+}
+
+/// VERIFY
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// BACKUP or ARCHIVE
+    pub source: VerifySource,
+    /// VERBOSE
+    pub verbose: bool,
+}
+
 /// `None` where it is none of these.
 pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     if reader.is_word(0, "check") {
@@ -105,6 +123,17 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     if reader.accept_words(&["sweep", "database"]) {
         let show = reader.accept(K::SHOW);
         return Ok(Some(Utility::SweepDatabase { show, verbose: reader.accept(K::VERBOSE) }));
+    }
+    if reader.accept_words(&["verify", "backup"]) {
+        let mut places = vec![reader.string()?];
+        while reader.accept_token(&Token::Comma) {
+            places.push(reader.string()?);
+        }
+        return Ok(Some(verify(reader, VerifySource::Backup(places))));
+    }
+    if reader.accept_words(&["verify", "archive"]) {
+        let place = reader.string()?;
+        return Ok(Some(verify(reader, VerifySource::Archive(place))));
     }
     Ok(None)
 }
@@ -225,4 +254,8 @@ fn stat_database(reader: &mut Reader<'_>) -> Result<Utility> {
     let table = if reader.accept(K::TABLE) { Some(reader.relation()?) } else { None };
     let records = reader.accept_words(&["records"]);
     Ok(Utility::StatDatabase { table, records, verbose: reader.accept(K::VERBOSE) })
+}
+
+fn verify(reader: &mut Reader<'_>, source: VerifySource) -> Utility {
+    Utility::Verify(Verify { source, verbose: reader.accept(K::VERBOSE) })
 }

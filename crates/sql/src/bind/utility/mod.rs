@@ -12,7 +12,7 @@ use super::{Parsed, bind_type};
 use crate::types::{Modifier, Type};
 use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
-pub use jobs::{BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase};
+pub use jobs::{BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase, Verify, VerifySource};
 use reader::Reader;
 pub use role::RoleOptions;
 pub(crate) use sequence::identity_options;
@@ -111,6 +111,8 @@ pub enum Utility {
         /// VERBOSE
         verbose: bool,
     },
+    /// VERIFY
+    Verify(Verify),
     /// PREPARE
     Prepare {
         /// The name.

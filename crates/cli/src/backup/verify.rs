@@ -1,0 +1,258 @@
+//! `gannet verify`: backups, and archives of the log; here, or by a server (`VERIFY BACKUP`, `VERIFY ARCHIVE`).
+
+use super::{about, source};
+use crate::arguments::Verify;
+use crate::interrupt::{self, Interrupted};
+use crate::job::{self, CachedBefore};
+use crate::output::printable;
+use crate::{serve, sql};
+use anyhow::{Context, Result, anyhow, bail};
+use gannet_base::units::format_size;
+use gannet_server::frontend::{Address, Connection};
+use gannet_store::{ArchiveVerifyReport, Engine, JobKind, JobOrder, JobReport, VerifyReport};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+pub(crate) fn verify(arguments: &Verify) -> Result<()> {
+    interrupt::listen()?;
+    let mut who = Who::find(arguments)?;
+    if arguments.archive { archives(arguments, &mut who) } else { backups(arguments, &mut who) }
+}
+
+// ---- who does it -----------------------------------------------------------------------------------------------------
+
+/// Who looks.
+enum Who {
+    Here(Engine),
+    /// A server, of this machine or of another one.
+    Server {
+        connection: Box<Connection>,
+        is_elsewhere: bool,
+    },
+}
+
+impl Who {
+    fn find(arguments: &Verify) -> Result<Self> {
+        let Some(server) = &arguments.server else { return Ok(Who::Here(arguments.opening.engine()?)) };
+        let is_elsewhere = server.to_str().is_some_and(Address::is_address);
+        let connection = Box::new(job::connect(&address(server)?, "verify")?);
+        Ok(Who::Server { connection, is_elsewhere })
+    }
+
+    fn is_server(&self) -> bool {
+        matches!(self, Who::Server { .. })
+    }
+
+    /// A place as a statement has it: one that is relative is of this folder, if the server is one of this machine.
+    fn place(path: &Path, is_elsewhere: bool) -> Result<String> {
+        if path == Path::new("-") {
+            bail!("standard input is of this machine: without --server it is verified here");
+        }
+        if is_elsewhere && path.is_relative() && !path.to_str().is_some_and(gannet_object::is_url) {
+            bail!(
+                "{path:?} is to be found by a server elsewhere: give an absolute path of its machine, or a URL"
+            );
+        }
+        job::absolute(path)
+    }
+}
+
+/// The address of the server that has a file open, or the one that is given.
+fn address(server: &OsStr) -> Result<Address> {
+    match server.to_str().filter(|text| Address::is_address(text)) {
+        Some(text) => {
+            let variable = |name: &str| std::env::var(name).ok();
+            Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))
+        }
+        None => sql::server_address(Path::new(server), &serve::owner())
+            .with_context(|| format!("no server has {server:?} open: without --server it is verified here")),
+    }
+}
+
+/// Has a server run a statement; what was proven, unless something is wrong.
+fn by_server(connection: &mut Connection, statement: &str) -> Result<(Value, JobReport)> {
+    let mut told = job::by_server(connection, statement, &mut |_| Ok(()))?;
+    match told.detail["finding"].as_str() {
+        Some(finding) => bail!("{finding}"),
+        None => Ok((told.detail["report"].take(), told.job)),
+    }
+}
+
+const OTHER_FORM: &str = "the server's report has another form: is it of another release?";
+
+/// What is cached before of what is looked at, where that is on this machine.
+fn cached_before(paths: &[PathBuf], who: &Who, is_archive: bool) -> Result<CachedBefore> {
+    let before = CachedBefore::default();
+    match (who, is_archive) {
+        (Who::Server { is_elsewhere: true, .. }, _) => Ok(before),
+        (_, true) => paths.iter().try_fold(before, |before, path| before.and(path)),
+        (_, false) => before.and_backups(paths),
+    }
+}
+
+// ---- backups ---------------------------------------------------------------------------------------------------------
+
+fn backups(arguments: &Verify, who: &mut Who) -> Result<()> {
+    let cached = cached_before(&arguments.sources, who, false)?;
+    let (report, job) = match who {
+        Who::Here(engine) => {
+            let source = source(engine, &arguments.sources)?;
+            let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
+            job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?
+        }
+        Who::Server { connection, is_elsewhere } => {
+            let places: Vec<_> = arguments
+                .sources
+                .iter()
+                .map(|path| Who::place(path, *is_elsewhere))
+                .collect::<Result<_>>()?;
+            let (mut report, job) =
+                by_server(connection, &format!("VERIFY BACKUP {} VERBOSE", places.join(", ")))?;
+            let manifests = serde_json::from_value(report["backups"].take()).context(OTHER_FORM)?;
+            let count = |name: &str| report[name].as_u64().context(OTHER_FORM);
+            let (pages, log_records) = (count("pages")?, count("log_records")?);
+            (VerifyReport { manifests, pages, log_records }, job)
+        }
+    };
+    let cached = cached.left_behind()?;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        let told = json!({
+            "by_server": who.is_server(),
+            "sound": true,
+            "backups": report.manifests,
+            "pages": report.pages,
+            "log_records": report.log_records,
+            "job": job::as_json(&job, cached),
+        });
+        writeln!(out, "{told:#}")?;
+        return Ok(out.flush()?);
+    }
+    for manifest in &report.manifests {
+        writeln!(out, "{} is whole", printable(&manifest.to_string()))?;
+    }
+    let place = if who.is_server() { ", verified by the server" } else { "" };
+    writeln!(out, "  {} pages, {} log records{place}", report.pages, report.log_records)?;
+    job::tell(&mut out, &job, cached)?;
+    Ok(out.flush()?)
+}
+
+// ---- archives --------------------------------------------------------------------------------------------------------
+
+/// An archive that is whole.
+struct Verified {
+    report: ArchiveVerifyReport,
+    job: JobReport,
+    cached: Option<u64>,
+}
+
+/// Each is looked at, whatever is wrong with those before.
+fn archives(arguments: &Verify, who: &mut Who) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let (mut documents, mut failures) = (Vec::new(), Vec::new());
+    let is_one = arguments.sources.len() == 1;
+    for path in &arguments.sources {
+        let verified = match archive(who, path, arguments) {
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            verified => verified,
+        };
+        if arguments.json {
+            documents.push(archive_json(path, who.is_server(), &verified));
+        }
+        match verified {
+            Ok(verified) if !arguments.json => tell_archive(&mut out, path, &verified)?,
+            Ok(_) => {}
+            Err(error) => {
+                if !is_one {
+                    crate::complain(&format!("{error:#}"));
+                }
+                failures.push(error);
+            }
+        }
+        out.flush()?;
+    }
+    match (&documents[..], is_one) {
+        ([], _) => {}
+        ([one], true) => writeln!(out, "{one:#}")?,
+        (several, _) => writeln!(out, "{:#}", json!(several))?,
+    }
+    out.flush()?;
+    match failures.len() {
+        0 => Ok(()),
+        1 if is_one => Err(failures.remove(0)),
+        failed => bail!("{failed} of {} archives could not be proven to be whole", arguments.sources.len()),
+    }
+}
+
+fn archive(who: &mut Who, path: &PathBuf, arguments: &Verify) -> Result<Verified> {
+    let cached = cached_before(std::slice::from_ref(path), who, true)?;
+    let (report, job) = match who {
+        Who::Here(engine) => {
+            let order =
+                JobOrder { about: about(std::slice::from_ref(path)), ..JobOrder::new(JobKind::Verify) };
+            let mode = arguments.opening.io;
+            job::here(&engine.jobs(), order, |watch| engine.verify_archive(path, mode, watch))?
+        }
+        Who::Server { connection, is_elsewhere } => {
+            let place = Who::place(path, *is_elsewhere)?;
+            let (report, job) = by_server(connection, &format!("VERIFY ARCHIVE {place} VERBOSE"))?;
+            (serde_json::from_value(report).context(OTHER_FORM)?, job)
+        }
+    };
+    Ok(Verified { report, job, cached: cached.left_behind()? })
+}
+
+fn archive_json(path: &Path, by_server: bool, verified: &Result<Verified>) -> Value {
+    let archive = path.to_string_lossy();
+    match verified {
+        Ok(Verified { report, job, cached }) => json!({
+            "by_server": by_server,
+            "sound": true,
+            "archive": archive,
+            "report": report,
+            "job": job::as_json(job, *cached),
+        }),
+        Err(error) => json!({
+            "by_server": by_server,
+            "sound": false,
+            "archive": archive,
+            "error": format!("{error:#}"),
+        }),
+    }
+}
+
+fn tell_archive(out: &mut dyn Write, path: &Path, verified: &Verified) -> Result<()> {
+    let Verified { report, job, cached } = verified;
+    let (name, path) = (printable(&report.database), path.display().to_string());
+    writeln!(
+        out,
+        "{}, the archive of {name}, is whole from lsn {} to {}{}",
+        printable(&path),
+        report.from,
+        report.to,
+        if report.gaps.is_empty() { "" } else { ", but for gaps" }
+    )?;
+    for gap in &report.gaps {
+        writeln!(out, "  gap: lsn {} to {}", gap.from, gap.to)?;
+    }
+    writeln!(out, "  every commit up to {}", time(report.until_unix_us))?;
+    for (name, lsn, unix_us) in &report.points {
+        writeln!(out, "  point {:?}: lsn {lsn}, {}", printable(name), time(*unix_us))?;
+    }
+    writeln!(
+        out,
+        "  {} parts with {}, {} log records",
+        report.parts,
+        format_size(report.bytes),
+        report.records
+    )?;
+    job::tell(out, job, *cached)
+}
+
+/// A time as `--to` takes it.
+fn time(unix_us: u64) -> String {
+    let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "never".to_owned(), |time| time.to_string())
+}
