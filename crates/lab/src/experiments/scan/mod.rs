@@ -410,7 +410,9 @@ mod tests {
     }
 
     fn measured(rate: f64, whole: bool) -> Value {
-        json!({ "rows_per_second": rate, "seconds": 2.0, "whole": whole, "plan": "a plan" })
+        let rows = if whole { Plan::of(Size::Quick).rows as f64 } else { rate };
+        let seconds = if whole { rows / rate } else { 2.0 };
+        json!({ "rows": rows, "seconds": seconds, "seconds_to_first_row": 0.4, "whole": whole, "plan": "a plan" })
     }
 
     /// A run in which every read of the first contestant in the order of the index was ended before its time, and the planner sorts.
@@ -472,7 +474,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = run(&folder.path().join("run"));
         let page = Scan.report(&run).markdown();
-        assert!(page.contains("1,600, projected"), "{page}");
+        assert!(page.contains("2,560, projected"), "{page}");
         assert!(page.contains("No memory cgroup could be made"));
         assert!(page.contains("Gannet, direct ÷ SQLite"));
         // What is equal is not behind.

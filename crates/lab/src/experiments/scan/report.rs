@@ -67,7 +67,8 @@ fn introduction(found: &Found<'_>) -> String {
     format!(
         "A table of {} rows of {ROW_LEN} bytes (a primary key in the order of loading, a number that is a permutation of the keys and has an index, a random text), {} of values in all. \
          It is read with {} of memory, page cache included, nothing of it in memory when the query begins; and with {}, in which it fits, when all of it has been read before. \
-         Rows are looked at, checked against what was loaded, and thrown away. A query that takes longer than {} s is ended; what it would have taken is computed from its rate. \
+         Rows are looked at, checked against what was loaded, and thrown away. A query whose rows take longer than {} s from the first one on is ended; its time until the first row is as measured, and the rest is computed from the rate \
+         at which rows came then. \
          {} The device alone: reads in sequence of {} by {SEQUENTIAL_THREADS} threads, {} MB/s; of 8 KiB at random places one by one, {} a second.",
         number(plan.rows as f64),
         format_size(plan.rows * ROW_LEN),
@@ -112,7 +113,7 @@ fn rate(
     pattern: Pattern,
     plan: QueryPlan,
 ) -> Option<Spread> {
-    Found::spread(&found.measured(memory, contestant, pattern, plan), "/rows_per_second")
+    found.rate(&found.measured(memory, contestant, pattern, plan))
 }
 
 fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
@@ -148,6 +149,7 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
         for contestant in found.contestants() {
             let measured = found.measured(memory, &contestant, pattern, plan);
             let Some((seconds, whole)) = found.seconds(&measured) else { continue };
+            let rate = found.rate(&measured);
             let of = |path: &str| Found::spread(&measured, path).map(|spread| spread.median);
             let read = of("/device_read_bytes_per_second");
             let projected = if whole { "" } else { ", projected" };
@@ -155,8 +157,8 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
                 title.to_owned(),
                 contestant.name.clone(),
                 format!("{}{projected}", ranged(seconds)),
-                plain(of("/rows_per_second")),
-                megabytes(of("/row_bytes_per_second")),
+                plain(rate.map(|rate| rate.median)),
+                megabytes(rate.map(|rate| rate.median * ROW_LEN as f64)),
             ];
             if memory == Memory::Twice {
                 row.extend([
