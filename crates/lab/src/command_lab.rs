@@ -6,7 +6,7 @@ use crate::{command_compare, output};
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::device;
-use gannet_lab::document::{Document, Part};
+use gannet_lab::document::{Document, LEFT_OUT, Part};
 use gannet_lab::experiments::{self, Experiment};
 use gannet_lab::folders;
 use gannet_lab::record::{Ended, REPEAT_MOST, Record, Size};
@@ -230,13 +230,28 @@ fn unfinished(experiment: &dyn Experiment, run: &Record) -> Option<String> {
     })
 }
 
+/// What failed, and why.
+fn left_out(run: &Record) -> Vec<Part> {
+    let failed: Vec<Vec<String>> =
+        (run.ended.iter()).filter_map(|ended| Some(vec![ended.id.clone(), ended.skipped.clone()?])).collect();
+    if failed.is_empty() {
+        return Vec::new();
+    }
+    let told = format!(
+        "{} of the steps failed, or needed one that did, and are left out of what follows: who is not in a table, or has “{LEFT_OUT}” there, or a dash, was not measured. gannet lab run --resume tries \
+         them again.",
+        failed.len()
+    );
+    vec![Part::Text(told), Part::Table(["step", "why"].map(str::to_owned).to_vec(), failed)]
+}
+
 /// The report of a run.
 fn document(run: &Record) -> Result<Document> {
     let experiment = find(&run.order.experiment)?;
     let mut document = experiment.report(run);
-    if let Some(told) = unfinished(experiment, run) {
-        document.parts.insert(0, Part::Text(told));
-    }
+    let unfinished = unfinished(experiment, run).map(Part::Text);
+    let first: Vec<Part> = unfinished.into_iter().chain(left_out(run)).collect();
+    document.parts.splice(0..0, first);
     Ok(document)
 }
 

@@ -44,7 +44,7 @@ const STEP_OF: &str = "LAB_STEP_OF";
 pub const OURSELVES: &str = "gannet-lab";
 
 /// Something to be measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Step {
     /// Unique within the run.
     pub id: String,
@@ -60,6 +60,34 @@ pub struct Step {
     pub estimate: Duration,
     /// What it makes, which is to be there for later ones: where it is not, the step is done again.
     pub makes: Option<PathBuf>,
+    /// Which rival it is about: where it fails it is left out, and so is what needs what it makes. Without what is about ourselves, or for all, there is no run.
+    pub rival: Option<&'static str>,
+}
+
+impl Step {
+    /// Whether it works on what somebody else makes at this place.
+    pub fn uses(&self, place: &Path) -> bool {
+        let words = self.command.iter().map(Path::new).chain(self.cold.iter().map(PathBuf::as_path));
+        self.makes.as_deref() != Some(place) && words.into_iter().any(|word| word.starts_with(place))
+    }
+
+    /// What is kept of it where it is left out.
+    pub fn left_out(&self, why: String) -> Ended {
+        Ended {
+            id: self.id.clone(),
+            command: self.command.clone(),
+            began_unix: now(),
+            seconds: 0.0,
+            output: Vec::new(),
+            group: Value::Null,
+            skipped: Some(why),
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A memory cgroup, as long as this lives.
@@ -323,14 +351,28 @@ fn clear(path: &Path) -> Result<()> {
 /// Runs a step to its end; `None` when `stop` was set before. It holds the run's lock as long as it lives.
 ///
 /// # Errors
-/// The program cannot be started, fails, or prints something else than JSON.
+/// The program cannot be started, fails, or prints something else than JSON: the step, and behind that why.
 pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
+    attempt(step, lock, stop).with_context(|| format!("{}: {}", step.id, step.command.join(" ")))
+}
+
+/// Why a program has failed: how it ended, whether there was no memory for it, and what it said last.
+fn failure(status: ExitStatus, group: Option<&Group>, complaint: &str) -> String {
+    let last = complaint.trim().lines().last().unwrap_or("it says nothing");
+    let memory = match group.and_then(Group::killed) {
+        Some(1..) => ", as there was no memory for it within its limit",
+        _ => "",
+    };
+    format!("it ended with {status}{memory}: {last}")
+}
+
+fn attempt(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
     if let Some(makes) = &step.makes {
         clear(makes)?;
     }
     chill(&step.cold)?;
     let group = step.limit.and_then(Group::new);
-    let [program, arguments @ ..] = step.command.as_slice() else { bail!("{}: nothing to run", step.id) };
+    let [program, arguments @ ..] = step.command.as_slice() else { bail!("nothing to run") };
     let mut command = match program.as_str() {
         OURSELVES => {
             let mut command = within(group.as_ref(), std::env::current_exe()?);
@@ -347,9 +389,7 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C is for us: whoever gets it besides being asked by us takes that for the second time, and ends as he stands.
     command.process_group(0);
-    let began_unix =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let began = Instant::now();
+    let (began_unix, began) = (now(), Instant::now());
     let mut child = command.spawn().context("cannot start /bin/sh")?;
     let (out, complaint) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let Some((status, samples)) = watch(&mut child, group.as_ref(), began, stop)? else { return Ok(None) };
@@ -361,10 +401,9 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     }
     let mut report = group.as_ref().map_or(Value::Null, Group::report);
     if !status.success() {
-        let last = complaint.trim().lines().last().unwrap_or("it says nothing").to_owned();
-        bail!("{}: {} ended with {status}: {last} (group: {report})", step.id, step.command.join(" "));
+        bail!(failure(status, group.as_ref(), &complaint));
     }
-    let output = json_of(&out).with_context(|| format!("{}: what it printed", step.id))?;
+    let output = json_of(&out).context("what it printed")?;
     if let Value::Object(report) = &mut report {
         report.insert("samples".to_owned(), samples);
     } else {
@@ -435,9 +474,7 @@ mod tests {
             what: String::new(),
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             limit: Some(64 << 20),
-            cold: Vec::new(),
-            estimate: Duration::ZERO,
-            makes: None,
+            ..Step::default()
         }
     }
 
@@ -454,6 +491,20 @@ mod tests {
             format!("{:#}", run(&missing, None, &go_on).unwrap_err())
                 .contains("no-such-program is not installed")
         );
+    }
+
+    #[test]
+    fn a_step_uses_what_is_below_a_place_that_another_one_makes() {
+        let of = |words: &[&str]| Step {
+            command: words.iter().map(|&word| word.to_owned()).collect(),
+            ..Step::default()
+        };
+        let place = Path::new("data/sqlite-1x");
+        assert!(of(&["x", "--dir", "data/sqlite-1x"]).uses(place));
+        assert!(of(&["data/sqlite-1x/program", "load"]).uses(place));
+        assert!(!of(&["x", "--dir", "data/sqlite-1x-k"]).uses(place));
+        assert!(!Step { makes: Some(place.to_owned()), ..of(&["x", "data/sqlite-1x"]) }.uses(place));
+        assert!(Step { cold: vec![place.to_owned()], ..Step::default() }.uses(place));
     }
 
     #[test]

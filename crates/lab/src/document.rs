@@ -13,6 +13,9 @@ a{color:var(--link)}figure{margin:1.4rem 0}figcaption{font-weight:600;margin-bot
 table{border-collapse:collapse;font-size:.92rem;margin:.8rem 0}th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}\
 th:first-child,td:first-child{text-align:left}th{color:var(--faint);font-weight:600}pre{background:var(--code);padding:.7rem;overflow-x:auto;font-size:.85rem}.faint{color:var(--faint)}";
 
+/// What stands in a table in place of what was left out, as it failed; why, the report begins with.
+pub const LEFT_OUT: &str = "failed";
+
 /// A part of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {

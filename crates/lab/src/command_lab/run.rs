@@ -1,6 +1,6 @@
 //! `run`: what an experiment has to do is done step by step, and goes on where it was interrupted.
 
-use super::{Arguments, chosen, complete, find, write};
+use super::{Arguments, chosen, complete, document, find, write};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_duration;
@@ -8,7 +8,7 @@ use gannet_lab::confine::{self, Step};
 use gannet_lab::experiments::Experiment;
 use gannet_lab::folders;
 use gannet_lab::machine;
-use gannet_lab::record::{Order, Record, Size};
+use gannet_lab::record::{Ended, Order, Record, Size};
 use gannet_lab::throttle::{self, AS_IS};
 use serde_json::{Value, json};
 use std::fs;
@@ -117,9 +117,9 @@ fn place_then(then: &[String], now: &[String], data: &str) -> Option<String> {
     then.iter().eq(moved.collect::<Vec<_>>().iter()).then(|| place.to_owned())
 }
 
-/// Whether a step has not been done yet.
+/// Whether a step has not been done yet, or was left out.
 fn is_due(step: &Step, run: &Record, data: &str) -> Result<bool> {
-    let Some(ended) = run.find(&step.id) else { return Ok(true) };
+    let Some(ended) = run.tried(&step.id) else { return Ok(true) };
     if place_then(&ended.command, &step.command, data).is_none() {
         bail!(
             "{:?} was run another way by the lab that began this run ({}): begin a new one",
@@ -127,7 +127,61 @@ fn is_due(step: &Step, run: &Record, data: &str) -> Result<bool> {
             ended.command.join(" ")
         );
     }
-    Ok(false)
+    Ok(ended.skipped.is_some())
+}
+
+/// What is to be done, in the order of the steps: what is due, and what was done but whose product is not there any more, where somebody of these needs it.
+fn to_do<'s>(steps: &'s [Step], is_due: &[bool], is_there: impl Fn(&Path) -> bool) -> Vec<&'s Step> {
+    let mut wanted = is_due.to_vec();
+    for index in (0..steps.len()).rev() {
+        if !wanted[index] {
+            continue;
+        }
+        let mut seen: Vec<&Path> = Vec::new();
+        for before in (0..index).rev() {
+            let Some(made) = steps[before].makes.as_deref() else { continue };
+            if steps[index].uses(made) && !seen.contains(&made) {
+                // Who made it last before.
+                seen.push(made);
+                wanted[before] |= !is_there(made);
+            }
+        }
+    }
+    steps.iter().zip(wanted).filter_map(|(step, is_wanted)| is_wanted.then_some(step)).collect()
+}
+
+/// Runs a step; `None` when `stop` was set before. A rival's failure is what the step has brought, and so is that of what he needs.
+fn attempt(
+    step: &Step,
+    broken: &mut Vec<(PathBuf, String)>,
+    run: &Record,
+    stop: &AtomicBool,
+) -> Result<Option<Ended>> {
+    let ended = match broken.iter().find(|(place, _)| step.uses(place)) {
+        Some((_, maker)) if step.rival.is_some() => {
+            step.left_out(format!("it needs what {maker:?} was to make, which failed"))
+        }
+        _ => match confine::run(step, run.lock(), stop) {
+            Ok(None) => return Ok(None),
+            Ok(Some(ended)) => ended,
+            Err(error) if step.rival.is_some() => {
+                // The step itself is known.
+                let why: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+                step.left_out(why.join(": "))
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    if let Some(made) = &step.makes {
+        broken.retain(|(place, _)| place != made);
+        if ended.skipped.is_some() {
+            broken.push((made.clone(), step.id.clone()));
+        }
+    }
+    if let Some(why) = &ended.skipped {
+        eprintln!("left out: {why}");
+    }
+    Ok(Some(ended))
 }
 
 /// Does what is left to do, and makes the report.
@@ -139,29 +193,23 @@ fn go_on(
 ) -> Result<()> {
     let data = fs::canonicalize(run.folder())?.join("data");
     let steps = experiment.steps(&run.order, &data);
-    let mut due = Vec::new();
-    for step in &steps {
-        if is_due(step, &run, &data.to_string_lossy())? {
-            due.push(step);
-        }
-    }
+    let is_due = |step| is_due(step, &run, &data.to_string_lossy());
+    let due = steps.iter().map(is_due).collect::<Result<Vec<bool>>>()?;
     fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {data:?}"))?;
-    // What is still to be measured needs what was made for it.
-    let missing =
-        |step: &&Step| step.makes.as_ref().is_some_and(|made| !made.exists()) && run.find(&step.id).is_some();
-    let again: Vec<&Step> = if due.is_empty() { Vec::new() } else { steps.iter().filter(missing).collect() };
-    let mut left: Duration = again.iter().chain(&due).map(|step| step.estimate).sum();
-    let all = again.len() + due.len();
-    for (number, step) in again.iter().chain(&due).enumerate() {
+    let to_do = to_do(&steps, &due, Path::exists);
+    let mut left: Duration = to_do.iter().map(|step| step.estimate).sum();
+    let mut broken = Vec::new();
+    for (number, step) in to_do.iter().enumerate() {
         let seconds = Duration::from_secs(left.as_secs_f64().round() as u64);
-        eprintln!("{}/{all}, about {} left: {}", number + 1, format_duration(seconds), step.what);
-        let Some(ended) = confine::run(step, run.lock(), stop)? else {
+        eprintln!("{}/{}, about {} left: {}", number + 1, to_do.len(), format_duration(seconds), step.what);
+        let Some(ended) = attempt(step, &mut broken, &run, stop)? else {
             eprintln!("interrupted; to go on: gannet lab run --resume {}", run.folder().display());
             // Its lock goes with it.
             drop(run);
             std::process::exit(130);
         };
         left = left.saturating_sub(step.estimate);
+        // What was made again brings nothing new.
         if run.find(&step.id).is_none() {
             run.add(ended)?;
         }
@@ -169,7 +217,13 @@ fn go_on(
     if !arguments.keeps_data {
         folders::remove(&data)?;
     }
-    let document = complete(experiment.report(&run), std::slice::from_ref(&run));
+    if run.ended.iter().any(|ended| ended.skipped.is_some()) {
+        eprintln!(
+            "some of it failed, see the report; to try that again: gannet lab run --resume {}",
+            run.folder().display()
+        );
+    }
+    let document = complete(document(&run)?, std::slice::from_ref(&run));
     write(&document, run.folder())?;
     output::line(run.folder().join("report.html").display())
 }
@@ -177,6 +231,68 @@ fn go_on(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn step(id: &str, words: &[&str], makes: Option<&str>) -> Step {
+        Step {
+            id: id.to_owned(),
+            command: words.iter().map(|&word| word.to_owned()).collect(),
+            makes: makes.map(PathBuf::from),
+            ..Step::default()
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_made_again_where_somebody_needs_it() {
+        let steps = [
+            step("load a", &["load", "data/a"], Some("data/a")),
+            step("load b", &["load", "data/b"], Some("data/b")),
+            step("crash 1", &["crash", "data/a", "data/a-k"], Some("data/a-k")),
+            step("start 1", &["start", "data/a-k"], None),
+            step("crash 2", &["crash", "data/a", "data/a-k"], Some("data/a-k")),
+            step("start 2", &["start", "data/a-k"], None),
+        ];
+        let of = |due: &[&str], there: &[&str]| {
+            let due: Vec<bool> = steps.iter().map(|step| due.contains(&&*step.id)).collect();
+            let is_there = |place: &Path| there.iter().any(|one| Path::new(one) == place);
+            to_do(&steps, &due, is_there).into_iter().map(|step| step.id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["start 2"], &[]), ["load a", "crash 2", "start 2"]);
+        assert_eq!(of(&["start 2"], &["data/a"]), ["crash 2", "start 2"]);
+        assert_eq!(of(&["start 1"], &["data/a-k"]), ["start 1"]);
+        assert!(of(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_rivals_failure_is_told_and_ends_no_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let order = Order {
+            experiment: "squeeze".to_owned(),
+            size: Size::Quick,
+            rivals: Vec::new(),
+            modes: Vec::new(),
+            profiles: Vec::new(),
+            repeat: 1,
+            seed: 1,
+        };
+        let mut run = Record::create(&folder.path().join("run"), &order, 3, Value::Null).unwrap();
+        let made = folder.path().join("made").display().to_string();
+        let fails = ["sh", "-c", "echo 'the disk is full' >&2; exit 3"];
+        let load = Step { rival: Some("other"), ..step("load", &fails, Some(&made)) };
+        let look = Step { rival: Some("other"), ..step("look", &["sh", "-c", "echo 1", "sh", &made], None) };
+        let (mut broken, go_on) = (Vec::new(), AtomicBool::new(false));
+        let ended = attempt(&load, &mut broken, &run, &go_on).unwrap().unwrap();
+        assert!(ended.skipped.as_ref().is_some_and(|why| why.contains("exit status: 3: the disk is full")));
+        run.add(ended).unwrap();
+        let ended = attempt(&look, &mut broken, &run, &go_on).unwrap().unwrap();
+        assert!(ended.skipped.as_ref().is_some_and(|why| why.contains("needs what \"load\"")), "{ended:?}");
+        run.add(ended).unwrap();
+        assert!(is_due(&load, &run, "data").unwrap());
+        let text = document(&run).unwrap().markdown();
+        assert!(text.contains("2 of the steps failed") && text.contains("| load |"), "{text}");
+        // What is ours has to work.
+        let ours = Step { rival: None, ..load };
+        assert!(attempt(&ours, &mut broken, &run, &go_on).is_err());
+    }
 
     #[test]
     fn a_command_is_the_same_where_the_run_was_moved_and_in_nothing_else() {

@@ -110,10 +110,10 @@ fn building(data: &Path, program: Program) -> Step {
         id: format!("build, {}", program.name),
         what: format!("builds the program of {}", program.name),
         command: command.map(str::to_owned).to_vec(),
-        limit: None,
-        cold: Vec::new(),
         estimate: Duration::from_secs(1),
         makes: Some(to),
+        rival: Some(program.name),
+        ..Step::default()
     }
 }
 

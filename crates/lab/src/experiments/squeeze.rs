@@ -3,7 +3,7 @@
 use super::{BERKELEY_DB, Experiment, Rival, SQLITE, building, program_folder};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::confine::{OURSELVES, Step};
-use crate::document::{Document, Part};
+use crate::document::{Document, LEFT_OUT, Part};
 use crate::driver::KEY_LEN;
 use crate::record::{Ended, Order, Record, Size};
 use crate::rivals::{self, Program};
@@ -76,6 +76,13 @@ struct Contestant {
     options: Vec<String>,
     memory: u64,
     has_batches: bool,
+}
+
+impl Contestant {
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (!self.store.starts_with("gannet")).then_some(self.store)
+    }
 }
 
 fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
@@ -225,10 +232,10 @@ impl Experiment for Squeeze {
                     id,
                     what: format!("fills {}, {multiple}× the memory", contestant.store),
                     command: store_command("load", contestant, &dir, &plan, multiple, order.seed),
-                    limit: None,
-                    cold: Vec::new(),
                     estimate: Duration::from_secs(plan.rows(multiple) / 400_000 + 1),
                     makes: Some(dir),
+                    rival: contestant.rival(),
+                    ..Step::default()
                 });
             }
         }
@@ -258,10 +265,8 @@ impl Experiment for Squeeze {
                     id: device_id(threads, round),
                     what: format!("the device alone, {threads} threads"),
                     command,
-                    limit: None,
-                    cold: Vec::new(),
                     estimate: Duration::from_secs(u64::from(plan.seconds) + 1),
-                    makes: None,
+                    ..Step::default()
                 });
                 for multiple in MULTIPLES {
                     for contestant in &contestants {
@@ -278,7 +283,8 @@ impl Experiment for Squeeze {
                             limit: Some(plan.limit),
                             cold: vec![dir.clone()],
                             estimate: time,
-                            makes: None,
+                            rival: contestant.rival(),
+                            ..Step::default()
                         };
                         let id = lookups_id(&contestant.name, multiple, threads, round);
                         steps.push(step(id, "look-ups", measured(command("lookups"), threads, &[])));
@@ -395,7 +401,16 @@ impl Found<'_> {
         let mut rows = Vec::new();
         for contestant in &contestants {
             for multiple in MULTIPLES {
-                let Some(spread) = rate(contestant, multiple) else { continue };
+                let Some(spread) = rate(contestant, multiple) else {
+                    let id = |time| lookups_id(&contestant.name, multiple, threads, time);
+                    if (1..=self.run.order.repeat).any(|time| self.run.is_left_out(&id(time))) {
+                        let mut row =
+                            vec![contestant.name.clone(), format!("{multiple}×"), LEFT_OUT.to_owned()];
+                        row.resize(head.len(), "–".to_owned());
+                        rows.push(row);
+                    }
+                    continue;
+                };
                 let of = |path: &str| {
                     self.lookups(&contestant.name, multiple, threads, path).map(|spread| spread.median)
                 };

@@ -275,10 +275,8 @@ fn tuner(order: &Order, plan: &Plan, data: &Path) -> Step {
         id: TUNER.to_owned(),
         what: "the tuner, by itself".to_owned(),
         command,
-        limit: None,
-        cold: Vec::new(),
         estimate: Duration::from_secs(plan.tune_time),
-        makes: None,
+        ..Step::default()
     }
 }
 
@@ -336,10 +334,9 @@ impl Experiment for Tune {
                     format_size(run.page_size)
                 ),
                 command,
-                limit: None,
-                cold: Vec::new(),
                 estimate: Duration::from_secs(run.bytes / (60 * MIB) + 1),
                 makes: Some(dir),
+                ..Step::default()
             });
         }
         for time in 1..=order.repeat {
@@ -348,10 +345,8 @@ impl Experiment for Tune {
                     id: run.id(time),
                     what: run.id(time),
                     command: run.command(data, &plan, order.seed + u64::from(time)),
-                    limit: None,
-                    cold: Vec::new(),
                     estimate: Duration::from_secs(u64::from((plan.warm_up + plan.measure).div_ceil(10))),
-                    makes: None,
+                    ..Step::default()
                 });
             }
         }

@@ -135,10 +135,9 @@ impl Steps<'_> {
             id,
             what,
             command,
-            limit: None,
-            cold: Vec::new(),
             estimate: Duration::from_secs_f64(seconds),
-            makes: None,
+            rival: (side != GANNET).then_some(side.name()),
+            ..Step::default()
         }
     }
 

@@ -147,6 +147,11 @@ struct Contestant {
 }
 
 impl Contestant {
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (!matches!(self.side, Side::WireGannet | Side::Gannet)).then(|| self.side.name())
+    }
+
     /// What it is killed by is made on the device: on a modelled one that would take as long as it is slow.
     fn is_killed(&self) -> bool {
         self.on == On::Device
@@ -238,7 +243,7 @@ fn command(
 }
 
 fn step(id: String, what: String, command: Vec<String>, seconds: u64, makes: Option<PathBuf>) -> Step {
-    Step { id, what, command, limit: None, cold: Vec::new(), estimate: Duration::from_secs(seconds), makes }
+    Step { id, what, command, estimate: Duration::from_secs(seconds), makes, ..Step::default() }
 }
 
 /// Steps of one repetition for one contestant.
@@ -332,13 +337,14 @@ impl Experiment for Restart {
         for contestant in contestants.iter().filter(|contestant| contestant.is_killed()) {
             let folder = loaded_folder(data, contestant.side);
             let command = command("load", contestant, &plan, None, &folder, 0, order.seed);
-            steps.push(step(
+            let load = step(
                 format!("load, {}", contestant.name),
                 format!("fills {}", contestant.name),
                 command,
                 plan.branches / 4 + plan.rows / 1_000_000,
                 Some(folder),
-            ));
+            );
+            steps.push(Step { rival: contestant.rival(), ..load });
         }
         let file = loaded_folder(data, Side::Gannet).join("db").join("lab.gnt");
         for round in 1..=order.repeat {
@@ -356,7 +362,8 @@ impl Experiment for Restart {
                 steps.push(step(device_id(on, round), what, command, plan.device.into(), None));
             }
             for contestant in &contestants {
-                steps.extend(trials(contestant, &plan, data, round, seed));
+                let trials = trials(contestant, &plan, data, round, seed);
+                steps.extend(trials.into_iter().map(|step| Step { rival: contestant.rival(), ..step }));
             }
         }
         steps

@@ -3,7 +3,7 @@
 use super::MULTIPLES;
 use super::report::{Found, MIB, row_of};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
-use crate::document::Part;
+use crate::document::{LEFT_OUT, Part};
 use crate::experiments::{FIREBIRD, POSTGRESQL};
 use crate::throttle::profile;
 use crate::tpcc::transactions;
@@ -76,7 +76,14 @@ impl Found<'_> {
         head.extend(["new orders/min", "p50, ms", "p95, ms", "p99, ms", "p99.9, ms"]);
         let mut rows = Vec::new();
         for (multiple, one) in self.measured() {
-            let Some(rate) = self.rate(&one.name, profile, multiple) else { continue };
+            let Some(rate) = self.rate(&one.name, profile, multiple) else {
+                if self.is_left_out(&one.name, profile, multiple) {
+                    let mut row = vec![one.name.clone(), format!("{multiple}×"), LEFT_OUT.to_owned()];
+                    row.resize(head.len(), "–".to_owned());
+                    rows.push(row);
+                }
+                continue;
+            };
             let of = |path: &str| shown(self.spread(&one.name, profile, multiple, path));
             let mut row = vec![one.name.clone(), format!("{multiple}×"), number(rate.median), range(rate)];
             row.extend(ratios.iter().map(|(rival, _)| {

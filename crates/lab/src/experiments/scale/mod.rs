@@ -81,6 +81,13 @@ struct Contestant {
     only_largest: bool,
 }
 
+impl Contestant {
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (self.server != "gannet").then_some(self.server)
+    }
+}
+
 fn has(order: &Order, rival: Rival) -> bool {
     order.rivals.iter().any(|name| name == rival.name)
 }
@@ -154,10 +161,10 @@ fn load_step(contestant: &Contestant, plan: Plan, folder: &Path, seed: u64) -> S
         id: load_id(contestant.server),
         what: format!("fills {}: {} warehouses", contestant.server, plan.warehouses),
         command,
-        limit: None,
-        cold: Vec::new(),
         estimate: plan.load_time(),
         makes: Some(folder.to_owned()),
+        rival: contestant.rival(),
+        ..Step::default()
     }
 }
 
@@ -232,9 +239,9 @@ impl Experiment for Scale {
                             command,
                             // The server has a limit of its own.
                             limit: None,
-                            cold: Vec::new(),
                             estimate: plan.run_time(profile),
-                            makes: None,
+                            rival: contestant.rival(),
+                            ..Step::default()
                         });
                     }
                 }

@@ -98,6 +98,12 @@ impl Found<'_> {
         self.spread(contestant, profile, multiple, "/measured/transactions_per_second")
     }
 
+    /// Whether a measurement was left out, as it failed, in any repetition.
+    pub(super) fn is_left_out(&self, contestant: &str, profile: &str, multiple: f64) -> bool {
+        (1..=self.run.order.repeat)
+            .any(|time| self.run.is_left_out(&run_id(contestant, profile, multiple, time)))
+    }
+
     /// Whether a rival took part.
     pub(super) fn has(&self, rival: Rival) -> bool {
         has(&self.run.order, rival)

@@ -155,6 +155,22 @@ impl<'r> Found<'r> {
         Some((Spread::of(&seconds)?, whole))
     }
 
+    /// Whether a query was left out, as it failed, in any repetition.
+    pub(super) fn is_left_out(
+        &self,
+        memory: Memory,
+        contestant: &Contestant,
+        pattern: Pattern,
+        plan: QueryPlan,
+    ) -> bool {
+        self.rounds().any(|round| {
+            self.run.is_left_out(&match memory {
+                Memory::Twice => cold_id(&contestant.name, pattern, plan, round),
+                Memory::Fits => id("fits", &contestant.name, round),
+            })
+        })
+    }
+
     /// Whether something was measured, and neither servers nor others were held to their memory.
     pub(super) fn lacked_groups(&self) -> bool {
         let mut reads = self.run.ended.iter().filter(|ended| ended.id.starts_with("2x, ")).peekable();

@@ -105,6 +105,11 @@ impl Contestant {
     fn is_ours(&self) -> bool {
         self.store == "gannet"
     }
+
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (!self.is_ours()).then_some(self.store)
+    }
 }
 
 fn has(order: &Order, rival: Rival) -> bool {
@@ -211,7 +216,7 @@ impl Builder<'_> {
 
     fn add(&mut self, id: String, what: String, command: Vec<String>, seconds: u64) -> &mut Step {
         let estimate = Duration::from_secs(seconds);
-        self.steps.push(Step { id, what, command, limit: None, cold: Vec::new(), estimate, makes: None });
+        self.steps.push(Step { id, what, command, estimate, ..Step::default() });
         let last = self.steps.len() - 1;
         &mut self.steps[last]
     }
@@ -226,7 +231,8 @@ impl Builder<'_> {
                 self.command("load", contestant, &dir, self.plan.rows, &[("--seed", seed.to_string())]);
             let what = format!("fills {}", contestant.store);
             let seconds = self.plan.rows / 300_000 + 1;
-            self.add(format!("load, {}", contestant.store), what, command, seconds).makes = Some(dir);
+            let step = self.add(format!("load, {}", contestant.store), what, command, seconds);
+            (step.makes, step.rival) = (Some(dir), contestant.rival());
         }
     }
 
@@ -270,7 +276,7 @@ impl Builder<'_> {
                     _ => self.plan.rows / 800_000 + 1,
                 };
                 let step = self.add(cold_id(&contestant.name, pattern, plan, round), what, command, seconds);
-                step.cold = vec![dir];
+                (step.cold, step.rival) = (vec![dir], contestant.rival());
                 step.limit = (!contestant.is_served()).then_some(limit);
             }
         }
@@ -288,7 +294,7 @@ impl Builder<'_> {
             let what = format!("all patterns, {}, fitting", contestant.name);
             let seconds = self.plan.rows / 200_000 * u64::from(self.plan.times);
             let step = self.add(id("fits", &contestant.name, round), what, command, seconds);
-            step.cold = vec![dir];
+            (step.cold, step.rival) = (vec![dir], contestant.rival());
             step.limit = (!contestant.is_served()).then_some(limit);
         }
     }
@@ -305,7 +311,9 @@ impl Builder<'_> {
             ];
             let command = self.command("neighbour", &contestant, &dir, self.plan.rows, &more);
             let what = format!("a neighbour beside scan and backup, {}", contestant.name);
-            self.add(id("neighbour", &contestant.name, round), what, command, u64::from(seconds) * 4 + 2);
+            let step =
+                self.add(id("neighbour", &contestant.name, round), what, command, u64::from(seconds) * 4 + 2);
+            step.rival = contestant.rival();
         }
         for contestant in contestants(order) {
             let dir = self.data.join(format!("singles-{}", contestant.store));
@@ -313,7 +321,8 @@ impl Builder<'_> {
             let command = self.command("singles", &contestant, &dir, SINGLES, &more);
             let what = format!("{SINGLES} single rows, {}", contestant.name);
             let limit = (!contestant.is_served()).then_some(self.plan.cold);
-            self.add(id("singles", &contestant.name, round), what, command, 4).limit = limit;
+            let step = self.add(id("singles", &contestant.name, round), what, command, 4);
+            (step.limit, step.rival) = (limit, contestant.rival());
         }
         let (limit, most) = self.plan.growth;
         for contestant in contestants(order).into_iter().filter(Contestant::is_served) {
@@ -326,7 +335,8 @@ impl Builder<'_> {
             ];
             let command = self.command("grow", &contestant, &dir, self.plan.growth_rows(), &more);
             let what = format!("a database grows past the memory, {}", contestant.name);
-            self.add(id("growth", &contestant.name, round), what, command, u64::from(most));
+            let step = self.add(id("growth", &contestant.name, round), what, command, u64::from(most));
+            step.rival = contestant.rival();
         }
         let seconds = self.plan.neighbour.1;
         if let Some(contestant) = order.modes.first().map(|mode| served(mode)) {

@@ -4,7 +4,7 @@ use super::beside;
 use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged};
 use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS, SQLITE};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
-use crate::document::{Document, Part};
+use crate::document::{Document, LEFT_OUT, Part};
 use crate::record::Record;
 use crate::scan::Plan as QueryPlan;
 use crate::scan::ROW_LEN;
@@ -148,7 +148,14 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
     for (title, pattern, plan) in PATTERNS {
         for contestant in found.contestants() {
             let measured = found.measured(memory, &contestant, pattern, plan);
-            let Some((seconds, whole)) = found.seconds(&measured) else { continue };
+            let Some((seconds, whole)) = found.seconds(&measured) else {
+                if found.is_left_out(memory, &contestant, pattern, plan) {
+                    let mut row = vec![title.to_owned(), contestant.name.clone(), LEFT_OUT.to_owned()];
+                    row.resize(head.len(), "–".to_owned());
+                    rows.push(row);
+                }
+                continue;
+            };
             let rate = found.rate(&measured);
             let of = |path: &str| Found::spread(&measured, path).map(|spread| spread.median);
             let read = of("/device_read_bytes_per_second");
