@@ -37,18 +37,43 @@ pub struct Spread {
     pub least: f64,
     /// The most.
     pub most: f64,
+    /// Whether the median is more than is known: what was measured was ended when it was so much.
+    pub is_at_least: bool,
 }
 
 impl Spread {
     /// Of these values; `None` where there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (least, most) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Some(Spread { median, least, most })
+        let whole: Vec<Bound> = values.iter().copied().map(Bound::from).collect();
+        Spread::of_bounds(&whole)
+    }
+
+    /// The same of values of which some are not known further than to a bound: they are above all that are.
+    pub fn of_bounds(values: &[Bound]) -> Option<Self> {
+        let mut sorted: Vec<Bound> = values.iter().copied().filter(|bound| bound.value.is_finite()).collect();
+        sorted.sort_unstable_by(|one, other| {
+            one.is_at_least.cmp(&other.is_at_least).then(one.value.total_cmp(&other.value))
+        });
+        let least = sorted.iter().map(|bound| bound.value).reduce(f64::min)?;
+        let most = sorted.iter().map(|bound| bound.value).reduce(f64::max)?;
+        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        let is_at_least = low.is_at_least || high.is_at_least;
+        Some(Spread { median: (low.value + high.value) / 2.0, least, most, is_at_least })
+    }
+}
+
+/// A value, or what it is at least, where what was measured was ended then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// So much.
+    pub value: f64,
+    /// Or more.
+    pub is_at_least: bool,
+}
+
+impl From<f64> for Bound {
+    fn from(value: f64) -> Self {
+        Bound { value, is_at_least: false }
     }
 }
 
@@ -229,6 +254,16 @@ fn nice_step(most: f64) -> f64 {
     factor * power
 }
 
+/// What an entry of the legend explains.
+enum Key {
+    /// The colour of what has this number.
+    Of(usize),
+    /// The line of the limit.
+    Limit,
+    /// The mark of what had to be ended.
+    AtLeast,
+}
+
 /// What the horizontal axis is about.
 fn draw_x_title(out: &mut String, title: &str) {
     let _ = write!(
@@ -276,24 +311,32 @@ impl Figure {
         out
     }
 
+    /// Whether there is a bar of what had to be ended.
+    fn has_bounds(&self) -> bool {
+        let Kind::Bars { bars, .. } = &self.kind else { return false };
+        bars.iter().flat_map(|bars| &bars.values).flatten().any(|spread| spread.is_at_least)
+    }
+
     /// What colours mean, below the figure, and how many rows it takes.
     fn legend(&self, names: &[&str]) -> (String, usize) {
         let mut out = String::new();
-        let limit = match &self.kind {
-            Kind::Bars { limit: Some((name, _)), .. } => Some(&**name),
-            _ => None,
-        };
+        let mut entries: Vec<(Key, &str)> =
+            names.iter().enumerate().map(|(index, name)| (Key::Of(index), *name)).collect();
+        if let Kind::Bars { limit: Some((name, _)), .. } = &self.kind {
+            entries.push((Key::Limit, name));
+        }
+        if self.has_bounds() {
+            entries.push((Key::AtLeast, "had to be ended then"));
+        }
         let (mut x, mut row) = (LEFT, 0);
-        let entries = names.iter().copied().map(Some).enumerate().chain([(usize::MAX, None)]);
-        for (index, name) in entries {
-            let Some(text) = name.or(limit) else { continue };
+        for (key, text) in entries {
             let width = 30.0 + 7.2 * text.chars().count() as f64;
             if x + width > WIDTH && x > LEFT {
                 (x, row) = (LEFT, row + 1);
             }
             let y = HEIGHT + 14.0 + 20.0 * row as f64;
-            let _ = match name {
-                Some(_) => {
+            let _ = match key {
+                Key::Of(index) => {
                     write!(
                         out,
                         "<rect x=\"{x}\" y=\"{}\" width=\"14\" height=\"10\" fill=\"var(--c{})\"/>",
@@ -301,13 +344,14 @@ impl Figure {
                         index % COLOURS
                     )
                 }
-                None => write!(
+                Key::Limit => write!(
                     out,
                     "<line class=\"mark\" x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>",
                     x + 14.0,
                     y - 4.0,
                     y - 4.0
                 ),
+                Key::AtLeast => write!(out, "<text x=\"{x}\" y=\"{y}\">≥</text>"),
             };
             let _ = write!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", x + 20.0, escaped(text));
             x += width;
@@ -389,6 +433,10 @@ impl Figure {
             {
                 let (x, top) = (first + width * index as f64, y.at(spread.median));
                 let center = x + width / 2.0;
+                let told = match spread.is_at_least {
+                    true => format!("not within {} {}", number(spread.median), self.y),
+                    false => number(spread.median),
+                };
                 let _ = write!(
                     out,
                     "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"var(--c{})\"><title>{} {}: {}</title></rect>",
@@ -398,8 +446,15 @@ impl Figure {
                     index % COLOURS,
                     escaped(name),
                     escaped(&bars[index].name),
-                    number(spread.median)
+                    escaped(&told)
                 );
+                if spread.is_at_least {
+                    let _ = write!(
+                        out,
+                        "<text text-anchor=\"middle\" x=\"{center:.1}\" y=\"{:.1}\">≥</text>",
+                        top - 3.0
+                    );
+                }
                 if spread.least < spread.most {
                     let _ = write!(
                         out,
@@ -441,25 +496,36 @@ impl Figure {
             }
             Kind::Curves { groups, curves, .. } => self.curves_csv(&mut out, groups, curves),
             Kind::Bars { groups, bars, limit } => {
-                let _ = writeln!(out, "group,name,{},least,most", quoted(&format!("median of {}", self.y)));
+                // Where nothing had to be ended there is no column of it.
+                let has_bounds = self.has_bounds();
+                let _ = writeln!(
+                    out,
+                    "group,name,{},least,most{}",
+                    quoted(&format!("median of {}", self.y)),
+                    if has_bounds { ",ended" } else { "" }
+                );
                 for (group, name) in groups.iter().enumerate() {
                     for (bars, spread) in
                         bars.iter().filter_map(|bars| Some((bars, bars.values.get(group).copied()??)))
                     {
+                        let ended = if spread.is_at_least { ",at least" } else { "," };
                         let _ = writeln!(
                             out,
-                            "{},{},{},{},{}",
+                            "{},{},{},{},{}{}",
                             quoted(name),
                             quoted(&bars.name),
                             spread.median,
                             spread.least,
-                            spread.most
+                            spread.most,
+                            if has_bounds { ended } else { "" }
                         );
                     }
                     if let Some((what, Some(Some(value)))) =
                         limit.as_ref().map(|(what, values)| (what, values.get(group)))
                     {
-                        let _ = writeln!(out, "{},{},{value},{value},{value}", quoted(name), quoted(what));
+                        let ended = if has_bounds { "," } else { "" };
+                        let _ =
+                            writeln!(out, "{},{},{value},{value},{value}{ended}", quoted(name), quoted(what));
                     }
                 }
             }
@@ -493,9 +559,35 @@ mod tests {
 
     #[test]
     fn a_spread_is_the_median_and_its_range() {
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
+        let spread = Spread { median: 2.0, least: 1.0, most: 3.0, is_at_least: false };
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(spread));
         assert_eq!(Spread::of(&[4.0, 1.0]).map(|spread| spread.median), Some(2.5));
         assert_eq!((Spread::of(&[]), Spread::of(&[f64::NAN])), (None, None));
+    }
+
+    #[test]
+    fn what_had_to_be_ended_is_above_all_that_had_not() {
+        let of = |values: &[(f64, bool)]| {
+            let bounds: Vec<Bound> =
+                values.iter().map(|&(value, is_at_least)| Bound { value, is_at_least }).collect();
+            Spread::of_bounds(&bounds).map(|spread| (spread.median, spread.is_at_least))
+        };
+        assert_eq!(of(&[(20.0, true), (25.0, false), (5.0, false)]), Some((25.0, false)));
+        assert_eq!(of(&[(20.0, true), (20.0, true), (5.0, false)]), Some((20.0, true)));
+        assert_eq!(of(&[(20.0, true), (10.0, false)]), Some((15.0, true)));
+    }
+
+    #[test]
+    fn a_bar_of_what_had_to_be_ended_is_drawn_and_marked() {
+        let mut figure = bars(&[&[10.0], &[20.0]]);
+        assert!(!figure.svg().contains('≥') && !figure.csv().contains("ended"));
+        let Kind::Bars { bars, .. } = &mut figure.kind else { panic!("bars") };
+        bars[0].values[1] = Spread::of_bounds(&[Bound { value: 20.0, is_at_least: true }]);
+        let (svg, csv) = (figure.svg(), figure.csv());
+        assert!(svg.contains("2× one: not within 20.0 look-ups a second"), "{svg}");
+        assert_eq!(svg.matches('≥').count(), 2);
+        assert!(csv.contains(",ended\n") && csv.contains("\"2×\",\"one\",20,20,20,at least\n"), "{csv}");
+        assert!(csv.contains("\"1×\",\"one\",10,10,10,\n"), "{csv}");
     }
 
     #[test]

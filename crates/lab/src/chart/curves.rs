@@ -91,8 +91,9 @@ mod tests {
 
     #[test]
     fn a_curve_has_its_points_intervals_and_data() {
-        let spread =
-            |median: f64, half: f64| Some(Spread { median, least: median - half, most: median + half });
+        let spread = |median: f64, half: f64| {
+            Some(Spread { median, least: median - half, most: median + half, is_at_least: false })
+        };
         let curves = vec![
             Bars { name: "one".to_owned(), values: vec![spread(10.0, 2.0), None, spread(30.0, 0.0)] },
             Bars { name: "two".to_owned(), values: vec![spread(5.0, 9.0)] },

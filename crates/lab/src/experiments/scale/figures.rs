@@ -150,7 +150,7 @@ impl Found<'_> {
         let kibibytes = |spread: Spread| {
             let [median, least, most] =
                 [spread.median, spread.least, spread.most].map(|bytes| bytes / 1024.0);
-            Spread { median, least, most }
+            Spread { median, least, most, ..spread }
         };
         let figure = Figure {
             id: format!("written-{profile}"),
