@@ -10,6 +10,7 @@
 
 use crate::lock::Lock;
 use crate::record::Ended;
+use crate::throttle;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -60,6 +61,8 @@ pub struct Step {
     pub estimate: Duration,
     /// What it makes, which is to be there for later ones: where it is not, the step is done again.
     pub makes: Option<PathBuf>,
+    /// Whether it limits the device.
+    pub limits_device: bool,
     /// Which rival it is about: where it fails it is left out, and so is what needs what it makes. Without what is about ourselves, or for all, there is no run.
     pub rival: Option<&'static str>,
 }
@@ -277,6 +280,8 @@ pub fn end_with_lab(stop: &Arc<AtomicBool>) {
         }
         stop.store(true, Ordering::Relaxed);
         std::thread::sleep(PATIENCE);
+        // Nothing is dropped then.
+        throttle::lift_own();
         std::process::exit(130);
     });
 }

@@ -5,7 +5,7 @@
 //! - `steps.jsonl`: one line for each step that has ended, appended and synced when it has. A run that was interrupted goes on behind the last whole
 //!   line; half a line, which a crash has left, counts as none. A step that was left out, and is tried again, has a line for each time, of which the last counts.
 //! - `data/`: the databases, removed when the run is complete, unless they are to be kept.
-//! - `lock`: there as long as a lab works on it ([`crate::lock`]).
+//! - `lock`: there as long as a lab works on it ([`crate::lock`]); `limited`: as long as it may have limited the disk ([`crate::throttle`]).
 
 use crate::lock::{self, Lock};
 use anyhow::{Context, Result, bail};

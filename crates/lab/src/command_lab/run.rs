@@ -5,11 +5,12 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_duration;
 use gannet_lab::confine::{self, Step};
+use gannet_lab::device;
 use gannet_lab::experiments::Experiment;
 use gannet_lab::folders;
 use gannet_lab::machine;
 use gannet_lab::record::{Ended, Order, Record, Size};
-use gannet_lab::throttle::{self, AS_IS};
+use gannet_lab::throttle::{self, AS_IS, Noted};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,7 @@ fn profiles(
     let mut profiles = chosen("the profile", asked, experiment.profiles())?;
     if profiles.iter().any(|name| name != AS_IS) {
         // The folder is not made before everything else is known to be right.
-        let there = folder.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("."));
-        if let Err(error) = throttle::possible(there) {
+        if let Err(error) = throttle::possible(nearest(folder)) {
             let limited: Vec<String> = profiles.extract_if(.., |name| name != AS_IS).collect();
             eprintln!("left out of the profiles: {}: {error:#}", limited.join(", "));
         }
@@ -76,12 +76,27 @@ pub(super) fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Res
         seed: arguments.seed.unwrap_or(1),
     };
     let steps = experiment.steps(&order, &folder).len();
-    go_on(experiment, Record::create(&folder, &order, steps, circumstances())?, arguments, stop)
+    // The folder is not made where nothing can be measured in it.
+    let there = nearest(&folder);
+    throttle::must_be_free(there)?;
+    let mut circumstances = circumstances();
+    circumstances["device"] =
+        json!({ "number": device::number_of(there)?, "limits": throttle::found(there)? });
+    go_on(experiment, Record::create(&folder, &order, steps, circumstances)?, arguments, stop)
+}
+
+/// What is there of a folder that may be still to be made.
+fn nearest(folder: &Path) -> &Path {
+    let there = folder.ancestors().find(|above| above.is_dir());
+    // Of a relative one, it is where we are.
+    there.filter(|there| !there.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 pub(super) fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let folder = arguments.resume.as_deref().unwrap_or(Path::new(""));
     let run = Record::take(folder)?;
+    throttle::lift_noted(run.folder());
+    throttle::must_be_free(run.folder())?;
     go_on(find(&run.order.experiment.clone())?, run, arguments, stop)
 }
 
@@ -150,6 +165,12 @@ fn to_do<'s>(steps: &'s [Step], is_due: &[bool], is_there: impl Fn(&Path) -> boo
     steps.iter().zip(wanted).filter_map(|(step, is_wanted)| is_wanted.then_some(step)).collect()
 }
 
+/// Runs a step, and lifts the limit of the device behind it where it sets one, however it has ended.
+fn limited(step: &Step, run: &Record, stop: &AtomicBool) -> Result<Option<Ended>> {
+    let _noted = step.limits_device.then(|| Noted::take(run.folder())).transpose()?;
+    confine::run(step, run.lock(), stop)
+}
+
 /// Runs a step; `None` when `stop` was set before. A rival's failure is what the step has brought, and so is that of what he needs.
 fn attempt(
     step: &Step,
@@ -161,7 +182,7 @@ fn attempt(
         Some((_, maker)) if step.rival.is_some() => {
             step.left_out(format!("it needs what {maker:?} was to make, which failed"))
         }
-        _ => match confine::run(step, run.lock(), stop) {
+        _ => match limited(step, run, stop) {
             Ok(None) => return Ok(None),
             Ok(Some(ended)) => ended,
             Err(error) if step.rival.is_some() => {

@@ -241,6 +241,7 @@ impl Experiment for Scale {
                             limit: None,
                             estimate: plan.run_time(profile),
                             rival: contestant.rival(),
+                            limits_device: profile != AS_IS,
                             ..Step::default()
                         });
                     }
