@@ -7,7 +7,11 @@
 //!
 //! Nobody outlives who has started him by much, however that has ended (`kill -9`). A step of our own looks whether its lab is still there, and comes to its end where it
 //! is not ([`end_with_lab`]); of all other programs the system takes care, where there is `setpriv` (util-linux): see `tied`.
+//!
+//! What a step makes is whole or it is not there: it is removed before the step begins, and when it has not come to a good end. Beside it there is a mark meanwhile, so
+//! that what a lab has left that was killed counts as none ([`is_made`]).
 
+use crate::folders;
 use crate::lock::Lock;
 use crate::record::Ended;
 use crate::throttle;
@@ -345,12 +349,39 @@ pub fn chill(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a step has left that did not end, so that it can be done again.
-fn clear(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        fs::remove_dir_all(path).with_context(|| format!("cannot remove {path:?}"))?;
+/// The mark beside what is being made.
+fn mark_of(made: &Path) -> PathBuf {
+    let mut name = made.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+/// Whether what a step makes is there, and whole.
+pub fn is_made(made: &Path) -> bool {
+    made.exists() && !mark_of(made).exists()
+}
+
+/// Removes what is left of a step, and of its mark last.
+fn unmake(made: &Path) -> Result<()> {
+    folders::remove(made)?;
+    unmark(made)
+}
+
+fn unmark(made: &Path) -> Result<()> {
+    let mark = mark_of(made);
+    match fs::remove_file(&mark) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {mark:?}"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Marks what is going to be made, of which nothing is left from before.
+fn mark(made: &Path) -> Result<()> {
+    let mark = mark_of(made);
+    fs::write(&mark, "").with_context(|| format!("cannot write {mark:?}"))?;
+    folders::remove(made)
 }
 
 /// Runs a step to its end; `None` when `stop` was set before. It holds the run's lock as long as it lives.
@@ -358,7 +389,18 @@ fn clear(path: &Path) -> Result<()> {
 /// # Errors
 /// The program cannot be started, fails, or prints something else than JSON: the step, and behind that why.
 pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
-    attempt(step, lock, stop).with_context(|| format!("{}: {}", step.id, step.command.join(" ")))
+    let run = || {
+        let Some(made) = &step.makes else { return attempt(step, lock, stop) };
+        mark(made)?;
+        let ended = attempt(step, lock, stop);
+        match ended {
+            Ok(Some(_)) => unmark(made)?,
+            // Where it cannot be removed, its mark stays.
+            _ => drop(unmake(made)),
+        }
+        ended
+    };
+    run().with_context(|| format!("{}: {}", step.id, step.command.join(" ")))
 }
 
 /// Why a program has failed: how it ended, whether there was no memory for it, and what it said last.
@@ -372,9 +414,6 @@ fn failure(status: ExitStatus, group: Option<&Group>, complaint: &str) -> String
 }
 
 fn attempt(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
-    if let Some(makes) = &step.makes {
-        clear(makes)?;
-    }
     chill(&step.cold)?;
     let group = step.limit.and_then(Group::new);
     let [program, arguments @ ..] = step.command.as_slice() else { bail!("nothing to run") };
@@ -578,5 +617,31 @@ mod tests {
         let step = Step { makes: Some(made.clone()), ..step("echo 1") };
         run(&step, None, &AtomicBool::new(false)).unwrap().unwrap();
         assert!(!made.exists());
+    }
+
+    #[test]
+    fn what_is_made_is_there_when_it_is_whole_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("made");
+        let making = |script: &str| {
+            let script = format!("mkdir \"$0\"; touch \"$0/half\"; [ -e \"$0.part\" ] || exit 9; {script}");
+            let mut step = Step { makes: Some(made.clone()), ..step(&script) };
+            step.command.push(made.display().to_string());
+            step
+        };
+        let go_on = AtomicBool::new(false);
+        run(&making("echo 1"), None, &go_on).unwrap().unwrap();
+        assert!(is_made(&made));
+        // Who fails, or is stopped, leaves nothing.
+        let error = format!("{:#}", run(&making("exit 3"), None, &go_on).unwrap_err());
+        assert!(error.contains("exit status: 3") && !made.exists() && !mark_of(&made).exists(), "{error}");
+        assert_eq!(run(&making("echo 1; exec sleep 60"), None, &AtomicBool::new(true)).unwrap(), None);
+        assert!(!made.exists() && !mark_of(&made).exists());
+        // What a killed lab leaves.
+        mark(&made).unwrap();
+        fs::create_dir(&made).unwrap();
+        assert!(made.exists() && !is_made(&made));
+        run(&making("echo 1"), None, &go_on).unwrap().unwrap();
+        assert!(is_made(&made));
     }
 }

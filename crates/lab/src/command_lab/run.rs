@@ -217,7 +217,7 @@ fn go_on(
     let is_due = |step| is_due(step, &run, &data.to_string_lossy());
     let due = steps.iter().map(is_due).collect::<Result<Vec<bool>>>()?;
     fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {data:?}"))?;
-    let to_do = to_do(&steps, &due, Path::exists);
+    let to_do = to_do(&steps, &due, confine::is_made);
     let mut left: Duration = to_do.iter().map(|step| step.estimate).sum();
     let mut broken = Vec::new();
     for (number, step) in to_do.iter().enumerate() {
