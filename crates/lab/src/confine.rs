@@ -65,6 +65,8 @@ pub struct Step {
     pub estimate: Duration,
     /// What it makes, which is to be there for later ones: where it is not, the step is done again.
     pub makes: Option<PathBuf>,
+    /// A folder that it works in and nobody needs behind it: it is removed before it begins, and where it has not come to a good end.
+    pub works_in: Option<PathBuf>,
     /// Whether it limits the device.
     pub limits_device: bool,
     /// Which rival it is about: where it fails it is left out, and so is what needs what it makes. Without what is about ourselves, or for all, there is no run.
@@ -389,10 +391,19 @@ fn mark(made: &Path) -> Result<()> {
 /// # Errors
 /// The program cannot be started, fails, or prints something else than JSON: the step, and behind that why.
 pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
-    let run = || {
-        let Some(made) = &step.makes else { return attempt(step, lock, stop) };
-        mark(made)?;
+    let attempt = || {
+        step.works_in.as_deref().map_or(Ok(()), folders::remove)?;
         let ended = attempt(step, lock, stop);
+        if let (Some(folder), Err(_) | Ok(None)) = (&step.works_in, &ended) {
+            // Where it cannot be removed now, it is when the step is tried again.
+            let _ = folders::remove(folder);
+        }
+        ended
+    };
+    let run = || {
+        let Some(made) = &step.makes else { return attempt() };
+        mark(made)?;
+        let ended = attempt();
         match ended {
             Ok(Some(_)) => unmark(made)?,
             // Where it cannot be removed, its mark stays.
@@ -455,6 +466,32 @@ fn attempt(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     }
     let (id, command) = (step.id.clone(), step.command.clone());
     Ok(Some(Ended { id, command, began_unix, seconds, output, group: report, skipped: None }))
+}
+
+/// Runs a program to its end, and gives what it has printed. It is ended when `stop` is set, and when we end.
+///
+/// # Errors
+/// It cannot be started; it fails, and what it said last; or `stop` was set.
+pub fn to_end(program: &Path, words: &[&OsStr], stop: &AtomicBool) -> Result<String> {
+    let mut command = tied(None, program, "TERM");
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot start /bin/sh")?;
+    let (out, complaint) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            end(&mut child, Signal::TERM, PATIENCE / 4)?;
+            bail!("interrupted");
+        }
+        std::thread::sleep(LOOK_CLOSELY * 5);
+    };
+    let [out, complaint] = [out, complaint].map(|thread| thread.join().unwrap_or_default());
+    if !status.success() {
+        bail!("{}: {}", program.display(), failure(status, None, &complaint));
+    }
+    Ok(out)
 }
 
 /// One object a line, or one over many lines.
@@ -601,6 +638,31 @@ mod tests {
         let mut orphan = Command::new("/bin/sh");
         orphan.args(["-c", "\"$@\"; exit 0", "sh"]).arg(command.get_program()).args(command.get_args());
         assert_eq!(of(orphan), b"");
+    }
+
+    #[test]
+    fn a_program_is_run_to_its_end_or_ended() {
+        let shell = Path::new("/bin/sh");
+        let words = |script: &'static str| ["-c", script].map(OsStr::new);
+        let go_on = AtomicBool::new(false);
+        assert_eq!(to_end(shell, &words("echo done"), &go_on).unwrap(), "done\n");
+        let error = to_end(shell, &words("echo 'no room' >&2; exit 3"), &go_on).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3: no room"), "{error}");
+        let begun = Instant::now();
+        let error = to_end(shell, &words("exec sleep 60"), &AtomicBool::new(true)).unwrap_err().to_string();
+        assert!(error.contains("interrupted") && begun.elapsed() < Duration::from_secs(30), "{error}");
+    }
+
+    #[test]
+    fn the_folder_that_a_step_works_in_is_new_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join("left"), "by one that was killed").unwrap();
+        let mut step = Step { works_in: Some(work.clone()), ..step("mkdir \"$0\" && exit 3") };
+        step.command.push(work.display().to_string());
+        let error = format!("{:#}", run(&step, None, &AtomicBool::new(false)).unwrap_err());
+        assert!(error.contains("exit status: 3") && !work.exists(), "{error}");
     }
 
     #[test]

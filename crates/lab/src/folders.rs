@@ -1,17 +1,12 @@
 //! Folders of databases: copied, so that each measurement begins with the same one, and how much is in them.
 
-use crate::confine::{chill, end};
-use anyhow::{Context, Result, bail};
-use rustix::process::Signal;
+use crate::confine::{chill, installed, to_end};
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// How often it is looked whether a copy is to be given up.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Copies a folder with owners and times, to where nothing is afterwards but the copy. It is on the device, and nothing of either is in the page cache.
 ///
@@ -19,23 +14,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// There is no `cp`, no room, or `stop` was set.
 pub fn copy(from: &Path, to: &Path, stop: &AtomicBool) -> Result<()> {
     remove(to)?;
-    let mut command = Command::new("cp");
+    let cp = installed("cp").context("there is no cp")?;
     // A copy that shares its blocks would be written elsewhere than the one before.
-    command.args(["-a", "--reflink=never", "--"]).arg(from).arg(to);
-    let mut child = command.stdin(Stdio::null()).spawn().context("cannot start cp")?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
+    let words = ["-a", "--reflink=never", "--"].map(OsStr::new);
+    if let Err(error) = to_end(&cp, &[&words[..], &[from.as_os_str(), to.as_os_str()]].concat(), stop) {
         if stop.load(Ordering::Relaxed) {
-            end(&mut child, Signal::TERM, Duration::from_secs(1))?;
             remove(to)?;
-            bail!("interrupted");
+            return Err(error);
         }
-        std::thread::sleep(LOOK_EVERY);
-    };
-    if !status.success() {
-        bail!("cannot copy {from:?} to {to:?}: cp ended with {status}; a copy takes {} bytes", bytes(from)?);
+        let takes = bytes(from)?;
+        return Err(error.context(format!("cannot copy {from:?} to {to:?}; a copy takes {takes} bytes")));
     }
     sync(to)?;
     chill(&[from.to_owned(), to.to_owned()])

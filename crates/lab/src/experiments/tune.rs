@@ -269,13 +269,15 @@ fn tuner(order: &Order, plan: &Plan, data: &Path) -> Step {
     add("--warm-up", tenths(plan.tune_warm_up));
     add("--seconds", tenths(plan.tune_measure));
     add("--seed", order.seed.to_string());
-    add("--work", data.join("tuning").display().to_string());
+    let work = data.join("tuning");
+    add("--work", work.display().to_string());
     command.extend(["--confined".to_owned(), "--json".to_owned()]);
     Step {
         id: TUNER.to_owned(),
         what: "the tuner, by itself".to_owned(),
         command,
         estimate: Duration::from_secs(plan.tune_time),
+        works_in: Some(work),
         ..Step::default()
     }
 }
