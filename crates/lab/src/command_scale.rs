@@ -55,6 +55,8 @@ struct Arguments {
     settle: Duration,
     time: Duration,
     profile: String,
+    /// Whether the database fits into the memory: rivals' caches are set for that.
+    fits: bool,
     seed: u64,
 }
 
@@ -77,6 +79,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         settle: Duration::ZERO,
         time: Duration::from_secs(10),
         profile: throttle::AS_IS.to_owned(),
+        fits: false,
         seed: 1,
     };
     while let Some(argument) = parser.next()? {
@@ -100,6 +103,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("warm-up") => arguments.warm_up = seconds(parser)?,
             Long("settle") => arguments.settle = seconds(parser)?,
             Long("seconds") => arguments.time = seconds(parser)?,
+            Long("fits") => arguments.fits = true,
             Long("profile") => arguments.profile = parser.value()?.string()?,
             Long("seed") => arguments.seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
@@ -235,7 +239,9 @@ fn measured_copy(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result
 fn measure(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let disk = Disk::of(&arguments.to)?;
     let began = Instant::now();
-    let settings = arguments.settings.clone();
+    let mut settings =
+        if arguments.fits { side.fitting(&arguments.to, arguments.memory)? } else { Vec::new() };
+    settings.extend(arguments.settings.iter().cloned());
     let server = start(arguments, side, Some(arguments.memory), settings)?;
     let started = began.elapsed();
     let mut figures = beside(&server, stop, || load_and_check(arguments, &server, &disk, stop))?;

@@ -230,6 +230,9 @@ impl Experiment for Scale {
                         add("--profile", profile.clone());
                         add("--io", contestant.io.clone());
                         contestant.settings.iter().for_each(|setting| add("--setting", setting.clone()));
+                        if multiple < 1.0 {
+                            command.push("--fits".to_owned());
+                        }
                         steps.push(Step {
                             id: run_id(&contestant.name, profile, multiple, round),
                             what: format!(

@@ -13,8 +13,8 @@ use serde_json::Value;
 pub(super) const MIB: f64 = 1048576.0;
 const NOT_SEEN: &str = "not seen";
 /// How Firebird is set, and how it is spoken to.
-const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarter of it as well, with half of it the OOM killer comes, and the rest is for its sessions and for the page cache, which it \
-    reads through however large its own is (FileSystemCacheThreshold). It has no log, and its writes are forced: each page is on the device when its write returns. It is spoken to without \
+const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarter of it as well, with half of it the OOM killer comes where there is little, and the rest is for its sessions and for the page cache, which it \
+    reads through however large its own is (FileSystemCacheThreshold); where the database fits it is as large as PostgreSQL's. It has no log, and its writes are forced: each page is on the device when its write returns. It is spoken to without \
     encryption, as the others are; the others by Unix sockets, it by the loopback. Its transactions are read committed with record versions and wait for locks; those that \
     only read are snapshots. Where a row was changed while a statement waited for it, Firebird 3 fails and PostgreSQL goes on with the new one: the statement is run again, or, after a second, the \
     transaction, as it may be a deadlock.";
@@ -249,7 +249,8 @@ impl Found<'_> {
         let mut told = "All else is as it comes. Gannet's --memory is the limit less 16 MiB.".to_owned();
         if self.has(POSTGRESQL) {
             told.push_str(
-                " PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes, and the rest is for its processes and its page cache.",
+                " PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes where there is little, and the rest is for its processes and its page cache; where the database fits they \
+                 have room for it and an eighth more, but five eighths of the memory at most.",
             );
         }
         if self.has(FIREBIRD) {
