@@ -63,7 +63,7 @@ With --each FILE each transaction is a line of it: when it came in (seconds sinc
 With --think users type and think between transactions, for that share of the times that the specification has (1: as it says).
 `scale` starts gannet or postgresql itself: `load` makes a folder of TPC-C's tables, `run` lets --sessions [25] work on a copy of it
 with --memory in all, page cache included, and checks them afterwards; the device is limited (--profile) after the warm-up.
-With --fits rivals' own caches have room for all of it.
+With --fits it is read once before that, and rivals' own caches have room for all of it.
 `restart` kills: `load` makes a database, `crash` loads a copy of it until there is so much log and kills it, `loaded` starts a copy of what that has
 left and loads it from its first commit on, `rest` leaves it in peace, and with --again kills it in between. SIDE is wire-gannet, wire-postgresql (TPC-B
 by a server), gannet, sqlite or berkeley-db (rows written anew, embedded; the last with --program, what `rival` has built). What was acknowledged has to be there each time.

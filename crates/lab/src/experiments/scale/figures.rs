@@ -71,7 +71,7 @@ impl Found<'_> {
                 .into_iter()
                 .filter_map(|(rival, name, title)| self.has(rival).then_some((name, title)))
                 .collect();
-        let mut head = vec!["", "database", "transactions/s", "range"];
+        let mut head = vec!["", "database", "transactions/s", "range", "device reads/s"];
         head.extend(ratios.iter().map(|(_, title)| title));
         head.extend(["new orders/min", "p50, ms", "p95, ms", "p99, ms", "p99.9, ms"]);
         let mut rows = Vec::new();
@@ -85,7 +85,13 @@ impl Found<'_> {
                 continue;
             };
             let of = |path: &str| shown(self.spread(&one.name, profile, multiple, path));
-            let mut row = vec![one.name.clone(), format!("{multiple}×"), number(rate.median), range(rate)];
+            let mut row = vec![
+                one.name.clone(),
+                format!("{multiple}×"),
+                number(rate.median),
+                range(rate),
+                of("/measured/device_per_second/reads"),
+            ];
             row.extend(ratios.iter().map(|(rival, _)| {
                 let theirs = self.rate(rival, profile, multiple).filter(|_| !one.name.starts_with(rival));
                 theirs.map_or("–".to_owned(), |theirs| number(rate.median / theirs.median))

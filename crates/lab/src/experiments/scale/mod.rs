@@ -62,8 +62,8 @@ impl Plan {
 
     fn run_time(self, profile: &str) -> Duration {
         let settle = if profile == AS_IS { 0 } else { self.settle };
-        // Copying, starting, checking.
-        let around = u64::from(self.warehouses) + 3;
+        // Copying, starting, reading all of it where it fits, checking.
+        let around = u64::from(self.warehouses) + 5;
         Duration::from_secs(u64::from(self.warm_up + settle + self.seconds) + around)
     }
 }
@@ -287,6 +287,12 @@ mod tests {
         let both = steps(&order(Size::Quick, &["postgresql", "firebird"]));
         assert_eq!(both.len(), 3 + 2 * 3 * MULTIPLES.len());
         let limited = alone.iter().find(|step| step.id == run_id("Gannet", "cloud", 5.0, 1)).unwrap();
+        let fits = both.iter().filter(|step| step.command.iter().any(|word| word == "--fits"));
+        // Everybody's, with either device.
+        assert!(fits.clone().all(|step| step.id.contains("0.5x")) && fits.count() == 3 * 2);
+        assert!(
+            limited.limits_device && !alone.iter().any(|one| one.limits_device && one.id.contains(AS_IS))
+        );
         let value = |name: &str| {
             let place = limited.command.iter().position(|word| word == name).unwrap();
             limited.command[place + 1].clone()
