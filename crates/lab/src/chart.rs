@@ -17,6 +17,8 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
 /// Colours there are.
 const COLOURS: usize = 8;
+/// How lines are dashed that have the colour of another one: those from the ninth on, and so on.
+const DASHES: [&str; 4] = ["", "7 4", "2 3", "12 3 2 3"];
 
 /// What colours and text a figure has, by theme; for the page that has figures in it, and for each SVG that stands alone.
 pub const STYLE: &str = "\
@@ -264,6 +266,22 @@ enum Key {
     AtLeast,
 }
 
+/// How the line of this number is drawn: no two look alike, of as many as there are colours and dashes.
+fn stroke(index: usize) -> String {
+    let dash = DASHES[index / COLOURS % DASHES.len()];
+    let colour = format!("stroke=\"var(--c{})\"", index % COLOURS);
+    if dash.is_empty() { colour } else { format!("{colour} stroke-dasharray=\"{dash}\"") }
+}
+
+/// How bars of this number are filled: those that have the colour of others are pale, with an outline that is dashed as lines are.
+fn fill(index: usize) -> String {
+    let colour = format!("fill=\"var(--c{})\"", index % COLOURS);
+    match index / COLOURS {
+        0 => colour,
+        _ => format!("{colour} fill-opacity=\".35\" stroke-width=\"1.5\" {}", stroke(index)),
+    }
+}
+
 /// What the horizontal axis is about.
 fn draw_x_title(out: &mut String, title: &str) {
     let _ = write!(
@@ -336,14 +354,22 @@ impl Figure {
             }
             let y = HEIGHT + 14.0 + 20.0 * row as f64;
             let _ = match key {
-                Key::Of(index) => {
-                    write!(
-                        out,
-                        "<rect x=\"{x}\" y=\"{}\" width=\"14\" height=\"10\" fill=\"var(--c{})\"/>",
-                        y - 9.0,
-                        index % COLOURS
-                    )
-                }
+                // A dash is seen on a line only.
+                Key::Of(index) if index >= COLOURS && !matches!(self.kind, Kind::Bars { .. }) => write!(
+                    out,
+                    "<line {} stroke-width=\"3\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>",
+                    stroke(index),
+                    x - 6.0,
+                    x + 16.0,
+                    y - 4.0,
+                    y - 4.0
+                ),
+                Key::Of(index) => write!(
+                    out,
+                    "<rect x=\"{x}\" y=\"{}\" width=\"14\" height=\"10\" {}/>",
+                    y - 9.0,
+                    fill(index)
+                ),
                 Key::Limit => write!(
                     out,
                     "<line class=\"mark\" x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>",
@@ -403,8 +429,8 @@ impl Figure {
             }
             let _ = write!(
                 out,
-                "<polyline fill=\"none\" stroke=\"var(--c{})\" stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"><title>{}</title></polyline>",
-                index % COLOURS,
+                "<polyline fill=\"none\" {} stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"><title>{}</title></polyline>",
+                stroke(index),
                 path.trim_end(),
                 escaped(&line.name)
             );
@@ -439,11 +465,11 @@ impl Figure {
                 };
                 let _ = write!(
                     out,
-                    "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"var(--c{})\"><title>{} {}: {}</title></rect>",
+                    "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" {}><title>{} {}: {}</title></rect>",
                     x + 1.0,
                     width - 2.0,
                     (y.start - top).max(0.0),
-                    index % COLOURS,
+                    fill(index),
                     escaped(name),
                     escaped(&bars[index].name),
                     escaped(&told)
@@ -647,6 +673,20 @@ mod tests {
         assert!(
             csv.contains("\"1×\",\"one\",11,10,12\n") && csv.contains("\"2×\",\"two \"\"2\"\"\",7,7,7\n")
         );
+    }
+
+    #[test]
+    fn no_two_lines_and_no_two_bars_look_alike() {
+        let different = |of: fn(usize) -> String| (0..32).map(of).collect::<std::collections::HashSet<_>>();
+        assert_eq!((different(stroke).len(), different(fill).len()), (32, 32));
+        let lines: Vec<Line> = (0..10)
+            .map(|number| Line { name: format!("line {number}"), points: vec![(0.0, 1.0), (1.0, 2.0)] })
+            .collect();
+        let kind = Kind::Lines { x: "seconds".to_owned(), lines };
+        let figure = Figure { id: "l".to_owned(), title: "t".to_owned(), y: "y".to_owned(), kind };
+        // The ninth and the tenth, each with its entry in the legend.
+        assert_eq!(figure.svg().matches("stroke-dasharray=\"7 4\"").count(), 4);
+        assert!((0..COLOURS).all(|colour| STYLE.matches(&format!("--c{colour}:")).count() == 2));
     }
 
     #[test]

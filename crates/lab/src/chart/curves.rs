@@ -2,7 +2,7 @@
 
 use super::{
     BOTTOM, Bars, COLOURS, Figure, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, draw_x_title, escaped, number,
-    quoted,
+    quoted, stroke,
 };
 use std::fmt::Write;
 
@@ -37,7 +37,8 @@ impl Figure {
             let colour = index % COLOURS;
             let _ = write!(
                 out,
-                "<polyline fill=\"none\" stroke=\"var(--c{colour})\" stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"/>",
+                "<polyline fill=\"none\" {} stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"/>",
+                stroke(index),
                 path.trim_end()
             );
             for (group, spread) in points() {
