@@ -1,7 +1,7 @@
 //! Figures: lines over a quantity, and bars with the range of what was measured. As SVG, which follows the reader's light or dark theme, and as CSV.
 //!
 //! A bar is the median; the line through it goes from the least to the most that was measured. Where values of a figure differ by more than
-//! `LOGARITHMIC_FROM` times, its scale is logarithmic, and says so.
+//! `LOGARITHMIC_FROM` times, its scale is logarithmic, and says so. Such a scale has no 0: where there are zeros, they have a row of their own below it.
 
 mod curves;
 
@@ -188,6 +188,9 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// How far below a logarithmic scale its zeros are.
+const ZERO_ROW: f64 = 24.0;
+
 /// A scale from values to positions.
 struct Scale {
     from: f64,
@@ -195,16 +198,19 @@ struct Scale {
     start: f64,
     end: f64,
     is_logarithmic: bool,
+    /// Whether a logarithmic one has zeros below it.
+    has_zeros: bool,
 }
 
 impl Scale {
     /// For these values, between two positions; linear ones begin with 0.
     fn new(values: impl Iterator<Item = f64>, start: f64, end: f64, may_be_logarithmic: bool) -> Self {
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        let (mut least, mut most, mut has_zeros) = (f64::INFINITY, 0.0_f64, false);
         for value in values.filter(|value| value.is_finite() && *value >= 0.0) {
             most = most.max(value);
-            if value > 0.0 {
-                least = least.min(value);
+            match value > 0.0 {
+                true => least = least.min(value),
+                false => has_zeros = true,
             }
         }
         if most <= 0.0 {
@@ -212,10 +218,11 @@ impl Scale {
         }
         if may_be_logarithmic && most / least >= LOGARITHMIC_FROM {
             let (from, to) = (10_f64.powf(least.log10().floor()), 10_f64.powf(most.log10().ceil()));
-            return Scale { from, to, start, end, is_logarithmic: true };
+            return Scale { from, to, start, end, is_logarithmic: true, has_zeros };
         }
         let step = nice_step(most);
-        Scale { from: 0.0, to: (most / step).ceil() * step, start, end, is_logarithmic: false }
+        let to = (most / step).ceil() * step;
+        Scale { from: 0.0, to, start, end, is_logarithmic: false, has_zeros: false }
     }
 
     /// For these values, between two positions; linear, and with 0 in it.
@@ -226,21 +233,27 @@ impl Scale {
         let range = if most > least { most - least } else { 1.0 };
         let step = nice_step(range);
         let (from, to) = ((least / step).floor() * step, (least + range).max(most) / step);
-        Scale { from, to: to.ceil() * step, start, end, is_logarithmic: false }
+        Scale { from, to: to.ceil() * step, start, end, is_logarithmic: false, has_zeros: false }
     }
 
     fn at(&self, value: f64) -> f64 {
+        if self.has_zeros && value <= 0.0 {
+            return self.start;
+        }
         let share = match self.is_logarithmic {
             true => (value.max(self.from) / self.from).log10() / (self.to / self.from).log10(),
             false => (value - self.from) / (self.to - self.from),
         };
-        self.start + share * (self.end - self.start)
+        let row = if self.has_zeros { ZERO_ROW * (self.end - self.start).signum() } else { 0.0 };
+        let start = self.start + row;
+        start + share * (self.end - start)
     }
 
     fn ticks(&self) -> Vec<f64> {
         if self.is_logarithmic {
             let (first, last) = (self.from.log10().round() as i32, self.to.log10().round() as i32);
-            return (first..=last).map(|power| 10_f64.powi(power)).collect();
+            let zero = self.has_zeros.then_some(0.0);
+            return zero.into_iter().chain((first..=last).map(|power| 10_f64.powi(power))).collect();
         }
         let step = nice_step(self.to - self.from);
         // Within the scale, but for what rounding does.
@@ -398,7 +411,11 @@ impl Figure {
                 number(tick)
             );
         }
-        let kind = if scale.is_logarithmic { ", logarithmic" } else { "" };
+        let kind = match (scale.is_logarithmic, scale.has_zeros) {
+            (true, true) => ", logarithmic above 0",
+            (true, false) => ", logarithmic",
+            (false, _) => "",
+        };
         let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
         let _ = write!(
             out,
@@ -635,6 +652,10 @@ mod tests {
         let powers = Scale::new([300.0, 90_000.0].into_iter(), 300.0, 0.0, true);
         assert!(powers.is_logarithmic && (powers.at(100.0), powers.at(100_000.0)) == (300.0, 0.0));
         assert_eq!(powers.ticks(), [100.0, 1000.0, 10_000.0, 100_000.0]);
+        // What is nothing is drawn below all that is something.
+        let zeros = Scale::new([0.0, 300.0, 90_000.0].into_iter(), 300.0, 0.0, true);
+        assert_eq!((zeros.at(0.0), zeros.at(100.0), zeros.at(100_000.0)), (300.0, 300.0 - ZERO_ROW, 0.0));
+        assert_eq!(zeros.ticks()[..2], [0.0, 100.0]);
         // Nothing, and nothing but zeros, is drawn, too.
         for values in [vec![], vec![0.0]] {
             assert!(Scale::new(values.into_iter(), 300.0, 0.0, true).at(0.0).is_finite());
