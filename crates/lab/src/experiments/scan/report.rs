@@ -291,30 +291,32 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
 fn against(found: &Found<'_>) -> Vec<Part> {
     let head = ["", "", "Gannet, rows/s", "best rival, rows/s", "ratio"].map(str::to_owned).to_vec();
     let mut rows = Vec::new();
+    let (mut ahead, mut alike, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for memory in [Memory::Twice, Memory::Fits] {
         for (title, pattern, plan) in PATTERNS {
             for is_served in [false, true] {
                 let kind = || found.contestants().into_iter().filter(|one| one.is_served() == is_served);
-                let median = |one: &Contestant, plan| Some(rate(found, memory, one, pattern, plan)?.median);
+                let rate = |one: &Contestant, plan| rate(found, memory, one, pattern, plan);
                 // The mode that comes first is the default; another one may be no excuse.
                 let ours = kind().find(Contestant::is_ours);
-                let Some((ours, mine)) = ours.and_then(|one| median(&one, plan).map(|rate| (one, rate)))
-                else {
+                let Some((ours, mine)) = ours.and_then(|one| rate(&one, plan).map(|rate| (one, rate))) else {
                     continue;
                 };
                 let others = kind().filter(|one| !one.is_ours());
                 let best = others
-                    .filter_map(|one| median(&one, plan).map(|rate| (one, rate)))
-                    .max_by(|one, other| one.1.total_cmp(&other.1));
+                    .filter_map(|one| rate(&one, plan).map(|rate| (one, rate)))
+                    .max_by(|one, other| one.1.median.total_cmp(&other.1.median));
                 let Some((best, theirs)) = best else { continue };
                 let memory = if memory == Memory::Twice { "2×" } else { "fitting" };
-                rows.push(vec![
-                    format!("{title}, {memory}"),
-                    format!("{} ÷ {}", ours.name, best.name),
-                    number(mine),
-                    number(theirs),
-                    number(mine / theirs),
-                ]);
+                let (what, whom) = (format!("{title}, {memory}"), format!("{} ÷ {}", ours.name, best.name));
+                let list = match are_told_apart(found, mine, theirs) {
+                    false => &mut alike,
+                    true if mine.median > theirs.median => &mut ahead,
+                    true => &mut behind,
+                };
+                list.push(format!("{what} ({whom})"));
+                let rates = [mine.median, theirs.median, mine.median / theirs.median].map(number);
+                rows.push([what, whom].into_iter().chain(rates).collect());
             }
         }
     }
@@ -324,27 +326,38 @@ fn against(found: &Found<'_>) -> Vec<Part> {
             if took_part { "Nothing was measured of Gannet and a rival." } else { "No rival took part." };
         return vec![Part::Text(none.to_owned())];
     }
-    let behind: Vec<String> = rows
-        .iter()
-        .filter(|row| row[4].parse::<f64>().is_ok_and(|ratio| ratio < 1.0))
-        .map(|row| format!("{} ({})", row[0], row[1]))
-        .collect();
-    let told = match behind.is_empty() {
-        true => "Gannet, in the first of its modes, is ahead in each of these.".to_owned(),
-        false => {
-            format!("Gannet, in the first of its modes, is behind in: {}.{}", behind.join("; "), once(found))
-        }
-    };
-    vec![Part::Table(head, rows), Part::Text(told)]
+    let told = [
+        ("is ahead in", ahead),
+        ("is behind in", behind),
+        ("and the best rival are not told apart in", alike),
+    ];
+    let told = told.into_iter().filter(|(_, list)| !list.is_empty()).map(|(what, list)| {
+        let list = if list.len() == rows.len() { "each of these".to_owned() } else { list.join("; ") };
+        format!("Gannet, in the first of its modes, {what}: {list}.")
+    });
+    let told: Vec<String> = told.collect();
+    let text = format!("{} {}", told.join(" "), caveat(found));
+    vec![Part::Table(head, rows), Part::Text(text)]
 }
 
-/// What is to be thought of differences where there was one repetition.
-fn once(found: &Found<'_>) -> &'static str {
+/// By how much a rate measured once has to be above another one.
+const ONCE: f64 = 1.5;
+
+/// Whether two rates differ by more than chance does.
+fn are_told_apart(found: &Found<'_>, one: Spread, other: Spread) -> bool {
     match found.run.order.repeat {
-        1 => {
-            " Each was measured once, by queries that are short: what differs by less than a half may be chance."
-        }
-        _ => "",
+        1 => one.median.max(other.median) >= one.median.min(other.median) * ONCE,
+        _ => one.least > other.most || other.least > one.most,
+    }
+}
+
+/// What is to be thought of differences.
+fn caveat(found: &Found<'_>) -> String {
+    match found.run.order.repeat {
+        1 => format!(
+            "Each was measured once, by queries that are short: what is not {ONCE} times as fast may be so by chance, and is not told apart."
+        ),
+        _ => "Those whose ranges overlap are not told apart.".to_owned(),
     }
 }
 
