@@ -263,7 +263,7 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
         document.parts.push(Part::Heading(format!("How {} was measured", run.order.experiment)));
         document.parts.push(Part::Text(format!(
             "{} processors ({}), {} of memory, Linux {}; lab {}, commit {}; size {:?}, each measurement {} times, seed {}. Where nothing else is said, bars and tables have \
-             medians, and ranges go from the least to the most.",
+             medians over the repetitions, ranges go from the least to the most, and what is “at most” is the most in any of them; lines over time are of the first repetition, and settings as it had them.",
             machine["cpus"],
             text("cpu"),
             machine["memory_bytes"].as_u64().map_or("unknown".to_owned(), gannet_base::units::format_size),

@@ -340,6 +340,11 @@ impl Experiment for Squeeze {
     }
 }
 
+/// Bytes as mebibytes, for people.
+fn mebibytes(bytes: Option<f64>) -> String {
+    bytes.map_or("not seen".to_owned(), |bytes| number(bytes / f64::from(1 << 20)))
+}
+
 /// What the steps have brought.
 struct Found<'r> {
     run: &'r Record,
@@ -395,8 +400,8 @@ impl Found<'_> {
             "range",
             "device reads/s ÷ the device alone",
             "p99, µs",
-            "major faults",
-            "swapped out, MiB",
+            "major faults, at most",
+            "swapped out at most, MiB",
         ];
         let mut rows = Vec::new();
         for contestant in &contestants {
@@ -422,8 +427,8 @@ impl Found<'_> {
                     format!("{}–{}", number(spread.least), number(spread.most)),
                     share.map_or("–".to_owned(), |(reads, device)| number(reads / device)),
                     of("/measured/latency_us/p99").map_or("–".to_owned(), number),
-                    self.faults(&lookups_id(&contestant.name, multiple, threads, 1)),
-                    self.swapped(&lookups_id(&contestant.name, multiple, threads, 1)),
+                    self.faults(|time| lookups_id(&contestant.name, multiple, threads, time)),
+                    self.swapped(|time| lookups_id(&contestant.name, multiple, threads, time)),
                 ]);
             }
         }
@@ -434,19 +439,30 @@ impl Found<'_> {
         ]
     }
 
-    fn faults(&self, id: &str) -> String {
-        let faults = self.run.find(id).and_then(|ended| ended.group["major_faults"].as_f64());
+    /// The most that a step's group had, in whichever repetition.
+    fn most(&self, id: impl Fn(u32) -> String, of: impl Fn(&Ended) -> Option<f64>) -> Option<f64> {
+        (1..=self.run.order.repeat).filter_map(|time| of(self.run.find(&id(time))?)).reduce(f64::max)
+    }
+
+    /// The same, of a column of what was seen while it ran.
+    fn most_seen(&self, id: impl Fn(u32) -> String, column: usize) -> Option<f64> {
+        self.most(id, |ended| {
+            let samples = ended.group["samples"].as_array()?;
+            samples.iter().filter_map(|sample| sample[column].as_f64()).reduce(f64::max)
+        })
+    }
+
+    fn faults(&self, id: impl Fn(u32) -> String) -> String {
+        let faults = self.most(id, |ended| ended.group["major_faults"].as_f64());
         faults.map_or("not seen".to_owned(), number)
     }
 
     /// The most that was swapped out while a step ran.
-    fn swapped(&self, id: &str) -> String {
+    fn swapped(&self, id: impl Fn(u32) -> String) -> String {
         if self.run.circumstances["has_swap"] != true {
             return "unmeasured: no swap".to_owned();
         }
-        let samples = self.run.find(id).and_then(|ended| ended.group["samples"].as_array());
-        let most = samples.and_then(|samples| samples.iter().filter_map(|sample| sample[2].as_u64()).max());
-        most.map_or("not seen".to_owned(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
+        mebibytes(self.most_seen(id, 2))
     }
 
     fn over_time(&self, threads: u32) -> Figure {
@@ -514,22 +530,19 @@ impl Found<'_> {
     fn memory(&self) -> Vec<Part> {
         let mut rows = Vec::new();
         for contestant in self.contestants() {
-            let ended = self.run.find(&lookups_id(&contestant.name, MULTIPLES[1], THREADS[0], 1));
-            let Some(ended) = ended else { continue };
-            let mebibytes = |bytes: Option<u64>| {
-                bytes.map_or("not seen".to_owned(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
-            };
-            let samples = ended.group["samples"].as_array();
-            let cached =
-                samples.and_then(|samples| samples.iter().filter_map(|sample| sample[3].as_u64()).max());
+            let id = |time| lookups_id(&contestant.name, MULTIPLES[1], THREADS[0], time);
+            if self.most(id, |ended| Some(ended.seconds)).is_none() {
+                continue;
+            }
             rows.push(vec![
-                contestant.name,
-                mebibytes(ended.group["peak_bytes"].as_u64()),
-                mebibytes(cached),
+                contestant.name.clone(),
+                mebibytes(self.most(id, |ended| ended.group["peak_bytes"].as_f64())),
+                mebibytes(self.most_seen(id, 3)),
             ]);
         }
-        let head =
-            ["", "the cgroup's peak, MiB", "of that page cache at most, MiB"].map(str::to_owned).to_vec();
+        let head = ["", "the cgroup's peak at most, MiB", "of that page cache at most, MiB"]
+            .map(str::to_owned)
+            .to_vec();
         let limit = match rows.iter().any(|row| row[1] != "not seen") {
             _ if rows.is_empty() => format!("With {}× the memory nothing was measured.", MULTIPLES[1]),
             true => format!("With {}× the memory.", MULTIPLES[1]),
@@ -540,5 +553,59 @@ impl Found<'_> {
             false => "No swap was on, so nothing could be swapped out: that is unmeasured.",
         };
         vec![Part::Text(format!("{limit} {swap}")), Part::Table(head, rows)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn order(modes: &[&str]) -> Order {
+        Order {
+            experiment: "squeeze".to_owned(),
+            size: Size::Quick,
+            rivals: vec!["rocksdb".to_owned()],
+            modes: modes.iter().map(|&mode| mode.to_owned()).collect(),
+            profiles: vec!["as-is".to_owned()],
+            repeat: 2,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_a_report_says_of_memory_is_the_most_of_all_repetitions_and_what_failed_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run =
+            Record::create(&folder.path().join("run"), &order(&["direct"]), 4, json!({ "has_swap": true }))
+                .unwrap();
+        for (time, faults, swapped) in [(1, 3, 0), (2, 700, 5 << 20)] {
+            run.add(Ended {
+                id: lookups_id("Gannet, direct", 2, 2, time),
+                command: Vec::new(),
+                began_unix: 1,
+                seconds: 1.0,
+                output: vec![json!({ "measured": { "per_second_mean": 1000.0 * f64::from(time) } })],
+                group: json!({ "major_faults": faults, "peak_bytes": 1 << 20, "samples": [[0.5, 1, swapped, 0]] }),
+                skipped: None,
+            })
+            .unwrap();
+        }
+        let failed = Ended {
+            id: lookups_id("RocksDB, direct", 2, 2, 1),
+            command: Vec::new(),
+            began_unix: 1,
+            seconds: 1.0,
+            output: Vec::new(),
+            group: Value::Null,
+            skipped: Some("no memory".to_owned()),
+        };
+        run.add(failed).unwrap();
+        let text = Squeeze.report(&run).markdown();
+        assert!(
+            text.contains("| Gannet, direct | 2× | 1,500 | 1,000–2,000 | – | – | 700 | 5.00 |"),
+            "{text}"
+        );
+        assert!(text.contains("| RocksDB, direct | 2× | failed | – |"), "{text}");
     }
 }

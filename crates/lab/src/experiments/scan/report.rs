@@ -5,7 +5,7 @@ use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged}
 use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS, SQLITE};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, LEFT_OUT, Part};
-use crate::record::Record;
+use crate::record::{Ended, Record};
 use crate::scan::Plan as QueryPlan;
 use crate::scan::ROW_LEN;
 use crate::scan::read::Pattern;
@@ -412,26 +412,33 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
     }
     let mut table = Vec::new();
     for contestant in found.contestants() {
-        let outputs = super::cold_id(&contestant.name, Pattern::Rows, QueryPlan::Chosen, 1);
-        let Some(output) = found.output(&outputs) else { continue };
+        let ended: Vec<&Ended> = (found.rounds())
+            .filter_map(|round| {
+                let id = super::cold_id(&contestant.name, Pattern::Rows, QueryPlan::Chosen, round);
+                found.run.find(&id)
+            })
+            .collect();
+        let outputs: Vec<&Value> = ended.iter().filter_map(|ended| ended.output.first()).collect();
+        let Some(output) = outputs.first() else { continue };
+        let of = |path: &str| Found::spread(&outputs, path).map(|spread| spread.median);
+        let most = |path: &str| Found::spread(&outputs, path).map(|spread| spread.most);
         let settings = &output["settings"];
         let mode = settings["io_mode"].as_str().map_or("–".to_owned(), |mode| {
             let reason = settings["io_mode_reason"].as_str().filter(|reason| !reason.is_empty());
             reason.map_or(mode.to_owned(), |reason| format!("{mode}: {reason}"))
         });
-        let ended = found.run.find(&outputs);
-        let own = output["group"]["peak_bytes"].as_f64();
-        let peak = own.or_else(|| ended.and_then(|ended| ended.group["peak_bytes"].as_f64()));
+        let groups = ended.iter().filter_map(|ended| ended.group["peak_bytes"].as_f64());
+        let peak = most("/group/peak_bytes").or_else(|| groups.reduce(f64::max));
         table.push(vec![
             contestant.name.clone(),
             mode,
-            mebibytes(output["size_bytes"].as_f64()),
-            plain(output["size_bytes"].as_f64().map(|size| size / found.plan.cold as f64)),
+            mebibytes(of("/size_bytes")),
+            plain(of("/size_bytes").map(|size| size / found.plan.cold as f64)),
             mebibytes(peak),
-            mebibytes(output["measured"]["watched"]["files_cached_most_bytes"].as_f64()),
-            mebibytes(output["measured"]["watched"]["group_cached_most_bytes"].as_f64()),
-            mebibytes(output["measured"]["cached_behind_bytes"].as_f64()),
-            mebibytes(output["cached_closed_bytes"].as_f64()),
+            mebibytes(most("/measured/watched/files_cached_most_bytes")),
+            mebibytes(most("/measured/watched/group_cached_most_bytes")),
+            mebibytes(of("/measured/cached_behind_bytes")),
+            mebibytes(of("/cached_closed_bytes")),
         ]);
     }
     let head = [
@@ -439,7 +446,7 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
         "effective I/O mode",
         "files, MiB",
         "÷ memory",
-        "the cgroup's peak, MiB",
+        "the cgroup's peak at most, MiB",
         "cached of the files at most, MiB",
         "cached for the cgroup at most, MiB",
         "behind the query, MiB",
