@@ -1,10 +1,11 @@
 //! `list`, `run`, `report`, `compare`: experiments, and what came of them. `gannet lab` leads here.
 
+mod room;
 mod run;
 
 use crate::{command_compare, output};
 use anyhow::{Context, Result, bail};
-use gannet_base::units::parse_size;
+use gannet_base::units::{format_size, parse_size};
 use gannet_lab::device;
 use gannet_lab::document::{Document, LEFT_OUT, Part};
 use gannet_lab::experiments::{self, Experiment};
@@ -190,6 +191,15 @@ fn list() -> Result<()> {
         if experiment.profiles().len() > 1 {
             output::line(format_args!("    profiles of the device: {}", experiment.profiles().join(", ")))?;
         }
+        let sizes = [Size::Quick, Size::Standard, Size::Large].map(|size| {
+            let needs = experiment.needs(&run::usual(*experiment, size));
+            let of = [needs.disk, needs.memory].map(format_size);
+            format!("{} {} and {}", room::name(size), of[0], of[1])
+        });
+        output::line(format_args!(
+            "    needs of disk and memory, about, with all rivals: {}",
+            sizes.join(", ")
+        ))?;
         for rival in experiment.rivals() {
             let how =
                 if (rival.is_there)() { "is there".to_owned() } else { format!("is missing: {}", rival.how) };

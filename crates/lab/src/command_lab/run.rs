@@ -1,6 +1,6 @@
 //! `run`: what an experiment has to do is done step by step, and goes on where it was interrupted.
 
-use super::{Arguments, chosen, complete, document, find, write};
+use super::{Arguments, chosen, complete, document, find, room, write};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_duration;
@@ -41,6 +41,20 @@ fn profiles(
     Ok(profiles)
 }
 
+/// What is asked for where nothing is said but the size, with all rivals that an experiment has.
+pub(super) fn usual(experiment: &dyn Experiment, size: Size) -> Order {
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    Order {
+        experiment: experiment.name().to_owned(),
+        size,
+        rivals: experiment.rivals().iter().map(|rival| rival.name.to_owned()).collect(),
+        modes: words(experiment.usual_modes()),
+        profiles: words(experiment.profiles()),
+        repeat: experiment.repeat(size),
+        seed: 1,
+    }
+}
+
 pub(super) fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let experiment = find(name)?;
     let size = arguments.size.unwrap_or(Size::Quick);
@@ -60,10 +74,7 @@ pub(super) fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Res
     }
     let folder = arguments.to.clone().unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let size = serde_json::to_value(size)
-            .ok()
-            .and_then(|size| size.as_str().map(str::to_owned))
-            .unwrap_or_default();
+        let size = room::name(size);
         PathBuf::from(format!("lab-runs/{}-{size}-{now}", experiment.name()))
     });
     let order = Order {
@@ -79,6 +90,7 @@ pub(super) fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Res
     // The folder is not made where nothing can be measured in it.
     let there = nearest(&folder);
     throttle::must_be_free(there)?;
+    room::must_be_enough(experiment, &order, there, &folder.join("data"))?;
     let mut circumstances = circumstances();
     circumstances["device"] =
         json!({ "number": device::number_of(there)?, "limits": throttle::found(there)? });
@@ -97,7 +109,9 @@ pub(super) fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let run = Record::take(folder)?;
     throttle::lift_noted(run.folder());
     throttle::must_be_free(run.folder())?;
-    go_on(find(&run.order.experiment.clone())?, run, arguments, stop)
+    let experiment = find(&run.order.experiment)?;
+    room::must_be_enough(experiment, &run.order, run.folder(), &run.data())?;
+    go_on(experiment, run, arguments, stop)
 }
 
 /// What figures depend on. The commit is that of the sources that this was built from, where they are still there.

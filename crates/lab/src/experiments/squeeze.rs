@@ -1,12 +1,13 @@
 //! X4: memory that is already full. Uniform look-ups of small records, with a database of as much as, twice, and four times the memory there is.
 
-use super::{BERKELEY_DB, Experiment, Rival, SQLITE, building, program_folder};
+use super::{AROUND, BERKELEY_DB, Experiment, Needs, Rival, SQLITE, building, program_folder};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::confine::{OURSELVES, Step};
 use crate::document::{Document, LEFT_OUT, Part};
 use crate::driver::KEY_LEN;
 use crate::record::{Ended, Order, Record, Size};
 use crate::rivals::{self, Program};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -302,6 +303,14 @@ impl Experiment for Squeeze {
             }
         }
         steps
+    }
+
+    /// Databases of everybody for each multiple, which may be a half larger than their rows.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let stores: HashSet<&str> = contestants(order, &plan).iter().map(|one| one.store).collect();
+        let rows: u64 = MULTIPLES.iter().map(|multiple| multiple * plan.limit).sum();
+        Needs { disk: stores.len() as u64 * rows / 2 * 3, memory: plan.limit + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

@@ -2,7 +2,7 @@
 
 mod report;
 
-use super::{Experiment, Rival};
+use super::{AROUND, Experiment, Needs, Rival};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -354,6 +354,18 @@ impl Experiment for Tune {
         }
         steps.push(tuner(order, &plan, data));
         steps
+    }
+
+    /// Each database that is filled, and a copy of the largest that grows by as much; the tuner has one of each size of pages, a dump, and one that is worked on.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let runs = runs(order, &plan);
+        let filled: HashSet<(u64, u64)> = runs.iter().map(|run| (run.bytes, run.page_size)).collect();
+        let (all, largest) =
+            filled.iter().fold((0, 0), |(all, most), (bytes, _)| (all + bytes, (*bytes).max(most)));
+        let tuner = (plan.tune_pages.len() as u64 + 3) * plan.usual_bytes();
+        let memory = runs.iter().map(|run| run.memory).max().unwrap_or(plan.usual_memory);
+        Needs { disk: all / 4 * 5 + (2 * largest).max(tuner), memory: memory + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

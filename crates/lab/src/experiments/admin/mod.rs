@@ -8,7 +8,7 @@ mod tasks;
 mod tests;
 mod values;
 
-use super::{Experiment, FIREBIRD, POSTGRESQL, Rival, SQLITE};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, SQLITE};
 use crate::admin::task::Task;
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
@@ -281,6 +281,14 @@ impl Experiment for Admin {
             all.extend(steps.round(&contestants, time, seed, order.size == Size::Quick));
         }
         all
+    }
+
+    /// The data are four memories, and up to a half more with others. One folder is copied, grows, and what a task makes is as large again, and half of that the one before.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let filled = plan.memory() * 4 / 2 * 3;
+        let count = contestants(order).len() as u64;
+        Needs { disk: count * filled + 3 * filled, memory: plan.memory() + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

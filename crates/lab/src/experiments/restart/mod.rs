@@ -4,7 +4,7 @@ mod redo;
 mod report;
 mod series;
 
-use super::{BERKELEY_DB, Experiment, POSTGRESQL, Rival, SQLITE, building, program_folder};
+use super::{AROUND, BERKELEY_DB, Experiment, Needs, POSTGRESQL, Rival, SQLITE, building, program_folder};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -29,6 +29,10 @@ const WRITE_RATE_OPTION: &str = "3000000";
 /// Blocks of the sequential reads of the device, and how many threads take turns.
 const BLOCK: u64 = 1 << 20;
 const READERS: u32 = 8;
+
+/// What a branch of a bank takes on the disk, and a row of an embedded database, about.
+const BRANCH_BYTES: u64 = 20 << 20;
+const ROW_BYTES: u64 = 300;
 
 /// How large it is, and how long it takes.
 struct Plan {
@@ -367,6 +371,19 @@ impl Experiment for Restart {
             }
         }
         steps
+    }
+
+    /// Of everybody what was filled, what a kill has left, and a copy of that, the last two with up to two logs each.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let each = contestants(order).into_iter().filter(Contestant::is_killed).map(|one| {
+            let database = match one.side.is_wire() {
+                true => plan.branches * BRANCH_BYTES,
+                false => plan.rows * ROW_BYTES,
+            };
+            3 * database + 4 * plan.log
+        });
+        Needs { disk: each.sum(), memory: plan.memory.max(plan.embedded_memory) + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

@@ -6,11 +6,12 @@
 mod figures;
 mod report;
 
-use super::{Experiment, FIREBIRD, POSTGRESQL, Rival};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
 use crate::throttle::AS_IS;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -252,6 +253,14 @@ impl Experiment for Scale {
             }
         }
         steps
+    }
+
+    /// A filled folder is up to a half larger than Gannet's database; one is copied, and grows by as much again while it is worked on, with its log.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let servers: HashSet<&str> = contestants(order).iter().map(|one| one.server).collect();
+        let filled = plan.bytes() / 2 * 3;
+        Needs { disk: (servers.len() as u64 + 2) * filled, memory: plan.memory(MULTIPLES[0]) + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

@@ -5,13 +5,14 @@ mod beside;
 mod found;
 mod report;
 
-use super::{Experiment, FIREBIRD, POSTGRESQL, Rival, SQLITE};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, SQLITE};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
 use crate::scan::Plan as QueryPlan;
 use crate::scan::ROW_LEN;
 use crate::scan::read::{ALL, Pattern};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -394,6 +395,15 @@ impl Experiment for Scan {
             builder.beside(order, round, seed);
         }
         builder.steps
+    }
+
+    /// A database is twice the smaller memory, and those of others are up to a half larger; one is copied, one backed up, and one sorted at a time.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let stores: HashSet<&str> = contestants(order).iter().map(|one| one.store).collect();
+        let (database, count) = (2 * plan.cold, stores.len() as u64);
+        let grown = count * plan.growth.0 / 10 * GROWTH_TENTHS * 2;
+        Needs { disk: count * database / 2 * 3 + 3 * database + grown, memory: plan.fits + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {
