@@ -356,7 +356,7 @@ fn report(arguments: &Arguments) -> Result<()> {
 
 /// `gannet-lab device`: what the device does.
 pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
-    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), None, 1, 10, 1);
+    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), None, vec![1], 10, 1);
     let (mut what, mut profile, mut width) = ("random", None, None);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -366,7 +366,12 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
             Long("width") => width = Some(parser.value()?.parse()?),
             Long("file") => file = parser.value()?.into(),
             Long("block") => block = Some(parse_size(&parser.value()?.string()?)? as usize),
-            Long("threads") => threads = parser.value()?.parse()?,
+            Long("threads") => {
+                let text = parser.value()?.string()?;
+                let numbers =
+                    text.split(',').map(|word| word.trim().parse().ok()).collect::<Option<Vec<usize>>>();
+                threads = numbers.with_context(|| format!("--threads {text}: numbers by commas"))?;
+            }
             Long("seconds") => seconds = parser.value()?.parse()?,
             Long("seed") => seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
@@ -378,11 +383,14 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
     }
     let measured = match (what, profile) {
         ("sequential", profile) => {
-            device::sequential_reads(&file, block.unwrap_or(256 << 10), threads, time, profile, stop)?
+            device::best_sequential_reads(&file, block.unwrap_or(256 << 10), &threads, time, profile, stop)?
         }
         (_, Some(_)) => bail!("--profile goes with --sequential"),
         ("sync-writes", None) => device::synchronous_writes(&file, time, stop)?,
-        (_, None) => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
+        (_, None) => match threads.as_slice() {
+            &[threads] => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
+            _ => bail!("several numbers of --threads go with --sequential"),
+        },
     };
     output::line(measured)?;
     if stop.load(Ordering::Relaxed) {

@@ -35,7 +35,7 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
-    gannet-lab device --file FILE [--sequential [--profile NAME [--width N]] | --sync-writes] [--block BYTES] [--threads T] [--seconds S] [--seed N]
+    gannet-lab device --file FILE [--sequential [--profile NAME [--width N]] | --sync-writes] [--block BYTES] [--threads T[,T]...] [--seconds S] [--seed N]
     gannet-lab tune DB [OPTIONS]                                            settings for a load: see gannet-lab tune --help
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...

@@ -1,6 +1,6 @@
 //! What the steps have brought.
 
-use super::{Contestant, Plan, cold_id, contestants, device_id, id};
+use super::{BEHIND, Contestant, Plan, cold_id, contestants, device_id, id};
 use crate::chart::{Spread, number};
 use crate::record::{Ended, Record};
 use crate::scan::Plan as QueryPlan;
@@ -83,6 +83,18 @@ impl<'r> Found<'r> {
             .filter_map(|round| self.output(&device_id(what, round))?.pointer(path)?.as_f64())
             .collect();
         Spread::of(&values).map(|spread| spread.median)
+    }
+
+    /// Bytes a second that the device was read in sequence, before the reads and behind them, in all repetitions; and by how many threads the fastest time.
+    pub(super) fn sequential(&self) -> Option<(Spread, u64)> {
+        let all = self.rounds().flat_map(|round| ["sequential", BEHIND].map(|what| device_id(what, round)));
+        let told = all.filter_map(|id| {
+            let output = self.output(&id)?;
+            Some((output["bytes_per_second"].as_f64()?, output["threads"].as_u64()?))
+        });
+        let told: Vec<(f64, u64)> = told.collect();
+        let fastest = told.iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
+        Some((Spread::of(&told.iter().map(|one| one.0).collect::<Vec<_>>())?, fastest.1))
     }
 
     /// All that was measured of a query, or said of it.

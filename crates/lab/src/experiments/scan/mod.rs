@@ -27,7 +27,9 @@ const GROWTH_TENTHS: u64 = 25;
 const BUDGET_SHARE: u64 = 4;
 /// How the device alone is read in sequence.
 const SEQUENTIAL_BLOCK: u64 = 256 << 10;
-const SEQUENTIAL_THREADS: u32 = 16;
+const SEQUENTIAL_THREADS: &str = "4,16,64";
+/// The step that does so once more behind the reads: what a device does may change as it is used.
+const BEHIND: &str = "sequential, behind";
 
 /// How large it is, and how long it is measured.
 struct Plan {
@@ -237,15 +239,19 @@ impl Builder<'_> {
         }
     }
 
-    /// What the device does when it has nothing else to do.
-    fn device(&mut self, round: u32, seed: u64) {
-        let seconds = if self.plan.most < 10 { 2 } else { 10 };
+    /// What the device does when it has nothing else to do, before the reads, and how fast it is read in sequence behind them.
+    fn device(&mut self, round: u32, seed: u64, is_before: bool) {
+        // Of those in sequence each number of threads has a share.
+        let (seconds, shared) = if self.plan.most < 10 { (2, 3) } else { (10, 15) };
         let file = crate::servers::database(&self.data.join("gannet")).display().to_string();
         let sequential = format!("--sequential --block {SEQUENTIAL_BLOCK} --threads {SEQUENTIAL_THREADS}");
         let random = format!("--block 8192 --seed {seed}");
-        for (what, options) in
-            [("sequential", sequential), ("random", random), ("writes", "--sync-writes".to_owned())]
-        {
+        let all: &[(&str, String)] = match is_before {
+            true => &[("sequential", sequential), ("random", random), ("writes", "--sync-writes".to_owned())],
+            false => &[(BEHIND, sequential)],
+        };
+        for (what, options) in all {
+            let seconds = if options.starts_with("--sequential") { shared } else { seconds };
             let mut command = [OURSELVES, "device", "--file", &file].map(str::to_owned).to_vec();
             command.extend(options.split(' ').map(str::to_owned));
             command.extend(["--seconds".to_owned(), seconds.to_string()]);
@@ -390,8 +396,9 @@ impl Experiment for Scan {
         builder.loads(&contestants, order.seed);
         for round in 1..=order.repeat {
             let seed = order.seed;
-            builder.device(round, seed + u64::from(round));
+            builder.device(round, seed + u64::from(round), true);
             builder.reads(&contestants, round, seed);
+            builder.device(round, seed + u64::from(round), false);
             builder.beside(order, round, seed);
         }
         builder.steps
@@ -483,6 +490,11 @@ mod tests {
             assert!(ids.contains(&wanted), "{wanted}: {ids:?}");
         }
         assert!(!ids.iter().any(|id| id.contains("PostgreSQL")));
+        // What the device does is looked at before the reads and behind them.
+        let place = |id: &str| ids.iter().position(|one| *one == id);
+        let [before, read, behind] =
+            ["device, sequential, 1", "fits, SQLite, 1", "device, sequential, behind, 1"].map(place);
+        assert!(before.is_some() && before < read && read < behind, "{ids:?}");
         // Servers are held to the limit by a group of their own.
         let limited = |id: &str| steps.iter().find(|step| step.id == id).and_then(|step| step.limit);
         assert!(limited("2x, SQLite, scan, chosen, 1").is_some());

@@ -2,7 +2,7 @@
 
 use super::beside;
 use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged};
-use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS, SQLITE};
+use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SQLITE};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, LEFT_OUT, Part};
 use crate::record::{Ended, Record};
@@ -69,7 +69,7 @@ fn introduction(found: &Found<'_>) -> String {
          It is read with {} of memory, page cache included, nothing of it in memory when the query begins; and with {}, in which it fits, when all of it has been read before. \
          Rows are looked at, checked against what was loaded, and thrown away. A query whose rows take longer than {} s from the first one on is ended; its time until the first row is as measured, and the rest is computed from the rate \
          at which rows came then. \
-         {} The device alone: reads in sequence of {} by {SEQUENTIAL_THREADS} threads, {} MB/s; of 8 KiB at random places one by one, {} a second.",
+         {} The device alone: reads in sequence of {}, {} (before all of that and behind it; the most counts); of 8 KiB at random places one by one, {} a second.",
         number(plan.rows as f64),
         format_size(plan.rows * ROW_LEN),
         format_size(plan.cold),
@@ -77,7 +77,14 @@ fn introduction(found: &Found<'_>) -> String {
         plan.most,
         who(found),
         format_size(SEQUENTIAL_BLOCK),
-        megabytes(found.device("sequential", "/bytes_per_second")),
+        found.sequential().map_or("–".to_owned(), |(rates, threads)| {
+            let least = if rates.least < rates.most {
+                format!("{} to ", number(rates.least / 1e6))
+            } else {
+                String::new()
+            };
+            format!("{least}{} MB/s, the fastest by {threads} threads", number(rates.most / 1e6))
+        }),
         plain(found.device("random", "/reads_per_second")),
     )
 }
@@ -138,10 +145,10 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
             limit: None,
         },
     };
-    let sequential = found.device("sequential", "/bytes_per_second");
+    let sequential = found.sequential().map(|(rates, _)| rates.most);
     let mut head = vec!["", "", "s", "rows/s", "rows, MB/s"];
     if memory == Memory::Twice {
-        head.extend(["read, MB/s", "÷ device in sequence", "reads/s", "written, MiB"]);
+        head.extend(["read, MB/s", "÷ device in sequence at most", "reads/s", "written, MiB"]);
     }
     head.extend(["our files cached during, MiB", "behind, MiB"]);
     let mut rows = Vec::new();
@@ -170,7 +177,7 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
             if memory == Memory::Twice {
                 row.extend([
                     megabytes(read),
-                    plain(read.zip(sequential).map(|(read, device)| read / device)),
+                    share_of(read, sequential),
                     plain(of("/device_reads_per_second")),
                     mebibytes(of("/device_written_bytes")),
                 ]);
@@ -192,6 +199,15 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
     }
     parts
 }
+
+/// Which share of what the device was calibrated at somebody has read. Who has read more has shown that the calibration is no limit.
+fn share_of(read: Option<f64>, device: Option<f64>) -> String {
+    let Some(share) = read.zip(device).map(|(read, device)| read / device) else { return "–".to_owned() };
+    if share > NO_LIMIT { "above it: no limit here".to_owned() } else { number(share) }
+}
+
+/// A share from which on the calibration of the device is none of a limit.
+const NO_LIMIT: f64 = 1.1;
 
 /// What a row costs with half of the memory, against what it costs when all is in memory.
 fn slower(found: &Found<'_>) -> Vec<Part> {
@@ -528,4 +544,17 @@ fn told(settings: &Value) -> String {
             None => format!("{name}={}", one(value)),
         });
     each.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_more_than_the_calibration_is_no_share_of_it() {
+        assert_eq!(share_of(Some(500.0), Some(1000.0)), "0.500");
+        assert_eq!(share_of(Some(1050.0), Some(1000.0)), "1.05");
+        assert_eq!(share_of(Some(1123.0), Some(536.0)), "above it: no limit here");
+        assert_eq!(share_of(None, Some(1.0)), "–");
+    }
 }
