@@ -7,7 +7,7 @@ use crate::{command_compare, output};
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{format_size, parse_size};
 use gannet_lab::device;
-use gannet_lab::document::{Document, LEFT_OUT, Part};
+use gannet_lab::document::{Document, LEFT_OUT, Part, typed};
 use gannet_lab::experiments::{self, Experiment};
 use gannet_lab::folders;
 use gannet_lab::record::{Ended, REPEAT_MOST, Record, Size};
@@ -284,12 +284,23 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
             run.order.repeat,
             run.order.seed,
         )));
-        document.parts.push(Part::Text("The commands, in their order:".to_owned()));
+        if let Some(asked) = asked(run) {
+            document.parts.push(Part::Text("What was asked for:".to_owned()));
+            document.parts.push(Part::Commands(vec![asked]));
+        }
+        document.parts.push(Part::Text("What that has run, in its order:".to_owned()));
         document
             .parts
-            .push(Part::Commands(run.ended.iter().map(|ended: &Ended| ended.command.join(" ")).collect()));
+            .push(Part::Commands(run.ended.iter().map(|ended: &Ended| typed(&ended.command)).collect()));
     }
     document
+}
+
+/// The command that began a run, as somebody typed it.
+fn asked(run: &Record) -> Option<String> {
+    let words = run.circumstances["command"].as_array()?;
+    let words = words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()?;
+    (!words.is_empty()).then(|| format!("gannet lab {}", typed(&words)))
 }
 
 /// Where a report's figures are.
@@ -490,6 +501,18 @@ mod tests {
         assert_eq!(unfinished(find("X4").unwrap(), &run), None);
         fs::create_dir(run.data()).unwrap();
         assert!(unfinished(find("X4").unwrap(), &run).unwrap().contains("2 of "));
+    }
+
+    #[test]
+    fn a_report_has_the_command_that_began_the_run_and_those_it_has_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let circumstances = serde_json::json!({ "command": ["run", "squeeze", "--to", "my run"] });
+        let mut run = Record::create(&folder.path().join("run"), &order(), 1, circumstances).unwrap();
+        run.add(Ended { command: vec!["gannet-lab".to_owned(), "a b".to_owned()], ..ended("one") }).unwrap();
+        let text = complete(Document { title: String::new(), parts: Vec::new() }, &[run]).markdown();
+        let (asked, ran) = text.split_once("What that has run").unwrap();
+        assert!(asked.contains("gannet lab run squeeze --to 'my run'"), "{text}");
+        assert!(ran.contains("gannet-lab 'a b'"), "{text}");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! What a step makes is whole or it is not there: it is removed before the step begins, and when it has not come to a good end. Beside it there is a mark meanwhile, so
 //! that what a lab has left that was killed counts as none ([`is_made`]).
 
+use crate::document::typed;
 use crate::folders;
 use crate::lock::Lock;
 use crate::record::Ended;
@@ -411,7 +412,7 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
         }
         ended
     };
-    run().with_context(|| format!("{}: {}", step.id, step.command.join(" ")))
+    run().with_context(|| format!("{}: {}", step.id, typed(&step.command)))
 }
 
 /// Why a program has failed: how it ended, whether there was no memory for it, and what it said last.

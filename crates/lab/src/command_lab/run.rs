@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::format_duration;
 use gannet_lab::confine::{self, Step};
 use gannet_lab::device;
+use gannet_lab::document::typed;
 use gannet_lab::experiments::Experiment;
 use gannet_lab::folders;
 use gannet_lab::machine;
@@ -153,7 +154,7 @@ fn is_due(step: &Step, run: &Record, data: &str) -> Result<bool> {
         bail!(
             "{:?} was run another way by the lab that began this run ({}): begin a new one",
             step.id,
-            ended.command.join(" ")
+            typed(&ended.command)
         );
     }
     Ok(ended.skipped.is_some())
