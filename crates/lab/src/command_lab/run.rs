@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Profiles of the device that were asked for, or are usual, and can be set for what is in this folder.
 fn profiles(
@@ -220,6 +220,36 @@ fn attempt(
     Ok(Some(ended))
 }
 
+/// How long it all takes, of what was estimated.
+#[derive(Clone, Copy, Default, Debug)]
+struct Pace {
+    /// What the steps that are still to be done were estimated at.
+    left: Duration,
+    /// What those were estimated at that are done.
+    estimated: Duration,
+    /// What these have taken.
+    taken: Duration,
+}
+
+impl Pace {
+    /// A step has ended, which was estimated at that and has taken this; one that was left out says nothing of the others.
+    fn done(&mut self, estimate: Duration, taken: Duration, is_left_out: bool) {
+        self.left = self.left.saturating_sub(estimate);
+        if !is_left_out {
+            self.estimated += estimate;
+            self.taken += taken;
+        }
+    }
+
+    /// What is left, where it goes on as it went.
+    fn time_left(self) -> Duration {
+        match self.estimated.is_zero() {
+            true => self.left,
+            false => self.left.mul_f64(self.taken.as_secs_f64() / self.estimated.as_secs_f64()),
+        }
+    }
+}
+
 /// Does what is left to do, and makes the report.
 fn go_on(
     experiment: &dyn Experiment,
@@ -233,18 +263,19 @@ fn go_on(
     let due = steps.iter().map(is_due).collect::<Result<Vec<bool>>>()?;
     fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {data:?}"))?;
     let to_do = to_do(&steps, &due, confine::is_made);
-    let mut left: Duration = to_do.iter().map(|step| step.estimate).sum();
+    let mut pace = Pace { left: to_do.iter().map(|step| step.estimate).sum(), ..Pace::default() };
     let mut broken = Vec::new();
     for (number, step) in to_do.iter().enumerate() {
-        let seconds = Duration::from_secs(left.as_secs_f64().round() as u64);
-        eprintln!("{}/{}, about {} left: {}", number + 1, to_do.len(), format_duration(seconds), step.what);
+        let left = format_duration(Duration::from_secs(pace.time_left().as_secs_f64().round() as u64));
+        eprintln!("{}/{}, about {left} left: {}", number + 1, to_do.len(), step.what);
+        let began = Instant::now();
         let Some(ended) = attempt(step, &mut broken, &run, stop)? else {
             eprintln!("interrupted; to go on: gannet lab run --resume {}", run.folder().display());
             // Its lock goes with it.
             drop(run);
             std::process::exit(130);
         };
-        left = left.saturating_sub(step.estimate);
+        pace.done(step.estimate, began.elapsed(), ended.skipped.is_some());
         // What was made again brings nothing new.
         if run.find(&step.id).is_none() {
             run.add(ended)?;
@@ -296,6 +327,19 @@ mod tests {
         assert_eq!(of(&["start 2"], &["data/a"]), ["crash 2", "start 2"]);
         assert_eq!(of(&["start 1"], &["data/a-k"]), ["start 1"]);
         assert!(of(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_left_is_told_by_the_pace_so_far() {
+        let seconds = Duration::from_secs;
+        let mut pace = Pace { left: seconds(100), ..Pace::default() };
+        assert_eq!(pace.time_left(), seconds(100));
+        pace.done(seconds(10), seconds(25), false);
+        assert_eq!(pace.time_left(), seconds(225));
+        pace.done(seconds(40), seconds(1), true);
+        assert_eq!(pace.time_left(), seconds(125));
+        pace.done(seconds(10), seconds(15), false);
+        assert_eq!(pace.time_left(), seconds(80));
     }
 
     #[test]
