@@ -22,12 +22,17 @@ const THREADS: [u32; 2] = [2, 16];
 const PAGE_SIZE: u64 = 4096;
 /// Keys of a batch.
 const BATCH: u32 = 256;
+/// Of the limit, what Gannet's budget has, embedded and by SQL: it takes no more than that, and the rest is for the process around it, as everybody has one.
+const GANNET_PERCENT: u64 = 85;
 /// Of the limit, what Berkeley DB's cache has: what it takes besides comes on top.
 const BERKELEY_PERCENT: u64 = 90;
 /// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it. With 90 % the system ended it for want of memory now and then.
 const ROCKSDB_PERCENT: u64 = 85;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
 const SQLITE_CACHE: u64 = 4 << 20;
+
+/// Gannet's rows as a table, as reports name it.
+const SQL: &str = "Gannet, SQL";
 
 /// How large it is, and how long it is measured.
 struct Plan {
@@ -46,9 +51,9 @@ impl Plan {
         }
     }
 
-    /// Our memory budget: that is all we take.
+    /// Our memory budget.
     fn budget(&self) -> u64 {
-        self.limit
+        self.limit / 100 * GANNET_PERCENT
     }
 
     fn rows(&self, multiple: u64) -> u64 {
@@ -101,10 +106,16 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
         });
     }
     all.push(Contestant {
-        name: "Gannet, SQL".to_owned(),
+        name: SQL.to_owned(),
         program: None,
         store: "gannet-sql",
-        options: words(&["--driver", "gannet-sql"]),
+        // In the first of the modes, as it is the statements that make the difference.
+        options: words(&[
+            "--driver",
+            "gannet-sql",
+            "--io",
+            order.modes.first().map_or("auto", String::as_str),
+        ]),
         memory: plan.budget(),
         has_batches: false,
     });
@@ -317,11 +328,13 @@ impl Experiment for Squeeze {
         let found = Found { run, plan: Plan::of(run.order.size) };
         let mut parts = vec![
             Part::Text(format!(
-                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is the same. \
+                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is {} % of that, for its key-value interface and for SQL, which is in the I/O mode {}. \
                  What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it, and pages are as large, LMDB's as they are. \
-                 Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, RocksDB's block cache {ROCKSDB_PERCENT} %, LMDB and SQLite live on the page cache.",
+                 Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, as it needs little besides; RocksDB's block cache {ROCKSDB_PERCENT} %, as with more the system ends it now and then; LMDB and SQLite live on the page cache.",
                 KEY_LEN as u64 + VALUE_LEN,
                 gannet_base::units::format_size(found.plan.limit),
+                found.percent(),
+                found.sql_mode(),
                 found.plan.warm_up,
                 PAGE_SIZE >> 10
             )),
@@ -363,6 +376,28 @@ struct Found<'r> {
 impl Found<'_> {
     fn contestants(&self) -> Vec<Contestant> {
         contestants(&self.run.order, &self.plan)
+    }
+
+    /// A word of the look-ups' command of a contestant, behind this one: runs of before may have had others.
+    fn asked(&self, contestant: &str, option: &str) -> Option<&str> {
+        let ended = self.run.find(&lookups_id(contestant, MULTIPLES[0], THREADS[0], 1))?;
+        ended.command.windows(2).find(|two| two[0] == option).map(|two| &*two[1])
+    }
+
+    /// Of the limit, what Gannet's budget had.
+    fn percent(&self) -> u64 {
+        let first = self.contestants().into_iter().next();
+        let asked = first.and_then(|first| self.asked(&first.name, "--memory")?.parse::<u64>().ok());
+        asked.map_or(GANNET_PERCENT, |memory| (memory as f64 * 100.0 / self.plan.limit as f64).round() as u64)
+    }
+
+    /// The I/O mode of Gannet's SQL.
+    fn sql_mode(&self) -> &str {
+        let first = self.run.order.modes.first().map_or("auto", String::as_str);
+        match self.run.find(&lookups_id(SQL, MULTIPLES[0], THREADS[0], 1)) {
+            Some(_) => self.asked(SQL, "--io").unwrap_or("auto"),
+            None => first,
+        }
     }
 
     /// One figure of each repetition.
@@ -580,6 +615,20 @@ mod tests {
             repeat: 2,
             seed: 1,
         }
+    }
+
+    #[test]
+    fn gannet_has_its_share_of_the_memory_and_sql_the_first_mode() {
+        let steps = Squeeze.steps(&order(&["buffered", "direct"]), Path::new("data"));
+        let value = |id: &str, name: &str| {
+            let step = steps.iter().find(|step| step.id == id).unwrap();
+            step.command.windows(2).find(|two| two[0] == name).map(|two| two[1].clone())
+        };
+        let share = (Plan::of(Size::Quick).limit / 100 * 85).to_string();
+        for name in ["Gannet, direct", "Gannet, SQL"] {
+            assert_eq!(value(&lookups_id(name, 2, 2, 1), "--memory").as_ref(), Some(&share), "{name}");
+        }
+        assert_eq!(value(&lookups_id("Gannet, SQL", 2, 2, 1), "--io").as_deref(), Some("buffered"));
     }
 
     #[test]
