@@ -30,7 +30,7 @@ USAGE
 
 EXPERIMENT is a name or number from `list`. A run is a folder with everything that was measured, raw; `report` makes a page of it
 (report.html, which needs no network), a summary in Markdown, and each figure as SVG and CSV. Of several runs it makes one page in FOLDER.
-Ctrl-C ends a run; --resume goes on with it, also where its folder was moved. `compare` says in what two runs differ, and what they have in common.
+Ctrl-C ends a run; --resume goes on with it, also where its folder was moved, and tries again what failed. `compare` says in what two runs differ, and what they have in common.
 
 OPTIONS of run; report has --to
     --size SIZE      quick, standard or large [quick]
