@@ -329,7 +329,7 @@ impl Builder<'_> {
             let what = format!("{SINGLES} single rows, {}", contestant.name);
             let limit = (!contestant.is_served()).then_some(self.plan.cold);
             let step = self.add(id("singles", &contestant.name, round), what, command, 4);
-            (step.limit, step.rival) = (limit, contestant.rival());
+            (step.limit, step.rival, step.works_in) = (limit, contestant.rival(), Some(dir));
         }
         let (limit, most) = self.plan.growth;
         for contestant in contestants(order).into_iter().filter(Contestant::is_served) {
@@ -343,7 +343,7 @@ impl Builder<'_> {
             let command = self.command("grow", &contestant, &dir, self.plan.growth_rows(), &more);
             let what = format!("a database grows past the memory, {}", contestant.name);
             let step = self.add(id("growth", &contestant.name, round), what, command, u64::from(most));
-            step.rival = contestant.rival();
+            (step.rival, step.works_in) = (contestant.rival(), Some(dir));
         }
         let seconds = self.plan.neighbour.1;
         if let Some(contestant) = order.modes.first().map(|mode| served(mode)) {
