@@ -59,9 +59,10 @@ fn sync(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a cache that has room for all of a database of so many, and for what is added to it, where that fits into so much memory: the rest is for whatever else its server needs.
+/// Bytes of a cache that has room for all of a database of so many, and for what is added to it, where that fits into so much memory: three eighths of it at least, as nothing else
+/// needs them, and five at most, as the rest is for whatever else its server needs.
 pub fn cache_for(database: u64, memory: u64) -> u64 {
-    (database + database / 8).min(memory / 8 * 5)
+    (database + database / 8).clamp(memory / 8 * 3, memory / 8 * 5)
 }
 
 /// Bytes on the device that a file takes, or all files in a folder and those below.
@@ -105,7 +106,9 @@ mod tests {
     #[test]
     fn a_cache_has_room_for_the_database_and_leaves_some_to_others() {
         assert_eq!(cache_for(400 << 20, 1200 << 20), 450 << 20);
+        assert_eq!(cache_for(480 << 20, 1200 << 20), 540 << 20);
         assert_eq!(cache_for(900 << 20, 1200 << 20), 750 << 20);
+        assert_eq!(cache_for(1 << 20, 1200 << 20), 450 << 20);
     }
 
     #[test]

@@ -426,11 +426,11 @@ mod tests {
         fs::write(database(folder.path()), vec![1; 8 << 20]).unwrap();
         let size = bytes(&database(folder.path())).unwrap();
         let settings = fitting(folder.path(), 64 << 20).unwrap();
-        assert_eq!(settings, [cache_of(size + size / 8), format!("TempCacheLimit={size}")]);
+        assert_eq!(settings, [cache_of(24 << 20), format!("TempCacheLimit={size}")]);
         let options = Options { folder: folder.path().to_owned(), memory: Some(64 << 20), settings };
         let told = options.tuned();
         assert_eq!(told.iter().filter(|one| one.starts_with("TempCacheLimit")).count(), 1);
-        assert!(told.contains(&cache_of(size + size / 8)), "{told:?}");
+        assert!(told.contains(&cache_of(24 << 20)), "{told:?}");
     }
 
     #[test]

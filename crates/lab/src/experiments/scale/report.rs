@@ -251,7 +251,7 @@ impl Found<'_> {
         if self.has(POSTGRESQL) {
             told.push_str(
                 " PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes where there is little, and the rest is for its processes and its page cache; where the database fits they \
-                 have room for it and an eighth more, but five eighths of the memory at most.",
+                 have room for it and an eighth more, three eighths of the memory at least and five at most.",
             );
         }
         if self.has(FIREBIRD) {

@@ -521,7 +521,7 @@ fn settings(found: &Found<'_>) -> Vec<Part> {
     vec![
         Part::Text(format!(
             "Every commit is durable when it returns, with everybody. Where the database fits, who has a cache of his own has one for all of it: PostgreSQL's shared_buffers and Firebird's DefaultDbCachePages \
-             have room for the database and an eighth more, Firebird sorts in memory (TempCacheLimit), SQLite's cache is half of the memory. Beside a neighbour {} 1/{BUDGET_SHARE} of the memory.",
+             have room for the database and an eighth more (three eighths of the memory at least, five at most), Firebird sorts in memory (TempCacheLimit), SQLite's cache is half of the memory. Beside a neighbour {} 1/{BUDGET_SHARE} of the memory.",
             match (has_neighbour("PostgreSQL"), has_neighbour("Firebird")) {
                 (false, false) => "Gannet's budget is",
                 (true, false) => "Gannet's budget and PostgreSQL's shared_buffers are",
