@@ -41,7 +41,7 @@ OPTIONS
     --fits            the database fits into it: rivals' caches are set for that
     --pattern NAME    scan (rows are counted), rows (all to the client), sort (by an unindexed column), tag (order of an index)
     --plan NAME       of tag: chosen, index or sort [chosen]
-    --most S          whoever takes longer for one query is ended then [600]
+    --most S          whoever takes longer for one query from its first row on is ended then [600]
     --times N, --parts N, --seconds S, --seed N                                           [1, 10, 5, 1]
 ";
 
