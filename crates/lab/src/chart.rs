@@ -1,7 +1,7 @@
 //! Figures: lines over a quantity, and bars with the range of what was measured. As SVG, which follows the reader's light or dark theme, and as CSV.
 //!
 //! A bar is the median; the line through it goes from the least to the most that was measured. Where values of a figure differ by more than
-//! `LOGARITHMIC_FROM` times, its scale is logarithmic, and says so.
+//! `LOGARITHMIC_FROM` times, its scale is logarithmic, and says so. Such a scale has no 0: where there are zeros, they have a row of their own below it.
 
 mod curves;
 
@@ -17,6 +17,8 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
 /// Colours there are.
 const COLOURS: usize = 8;
+/// How lines are dashed that have the colour of another one: those from the ninth on, and so on.
+const DASHES: [&str; 4] = ["", "7 4", "2 3", "12 3 2 3"];
 
 /// What colours and text a figure has, by theme; for the page that has figures in it, and for each SVG that stands alone.
 pub const STYLE: &str = "\
@@ -37,18 +39,43 @@ pub struct Spread {
     pub least: f64,
     /// The most.
     pub most: f64,
+    /// Whether the median is more than is known: what was measured was ended when it was so much.
+    pub is_at_least: bool,
 }
 
 impl Spread {
     /// Of these values; `None` where there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (least, most) = (*sorted.first()?, *sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Some(Spread { median, least, most })
+        let whole: Vec<Bound> = values.iter().copied().map(Bound::from).collect();
+        Spread::of_bounds(&whole)
+    }
+
+    /// The same of values of which some are not known further than to a bound: they are above all that are.
+    pub fn of_bounds(values: &[Bound]) -> Option<Self> {
+        let mut sorted: Vec<Bound> = values.iter().copied().filter(|bound| bound.value.is_finite()).collect();
+        sorted.sort_unstable_by(|one, other| {
+            one.is_at_least.cmp(&other.is_at_least).then(one.value.total_cmp(&other.value))
+        });
+        let least = sorted.iter().map(|bound| bound.value).reduce(f64::min)?;
+        let most = sorted.iter().map(|bound| bound.value).reduce(f64::max)?;
+        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        let is_at_least = low.is_at_least || high.is_at_least;
+        Some(Spread { median: (low.value + high.value) / 2.0, least, most, is_at_least })
+    }
+}
+
+/// A value, or what it is at least, where what was measured was ended then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// So much.
+    pub value: f64,
+    /// Or more.
+    pub is_at_least: bool,
+}
+
+impl From<f64> for Bound {
+    fn from(value: f64) -> Self {
+        Bound { value, is_at_least: false }
     }
 }
 
@@ -161,6 +188,9 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// How far below a logarithmic scale its zeros are.
+const ZERO_ROW: f64 = 24.0;
+
 /// A scale from values to positions.
 struct Scale {
     from: f64,
@@ -168,16 +198,19 @@ struct Scale {
     start: f64,
     end: f64,
     is_logarithmic: bool,
+    /// Whether a logarithmic one has zeros below it.
+    has_zeros: bool,
 }
 
 impl Scale {
     /// For these values, between two positions; linear ones begin with 0.
     fn new(values: impl Iterator<Item = f64>, start: f64, end: f64, may_be_logarithmic: bool) -> Self {
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        let (mut least, mut most, mut has_zeros) = (f64::INFINITY, 0.0_f64, false);
         for value in values.filter(|value| value.is_finite() && *value >= 0.0) {
             most = most.max(value);
-            if value > 0.0 {
-                least = least.min(value);
+            match value > 0.0 {
+                true => least = least.min(value),
+                false => has_zeros = true,
             }
         }
         if most <= 0.0 {
@@ -185,10 +218,11 @@ impl Scale {
         }
         if may_be_logarithmic && most / least >= LOGARITHMIC_FROM {
             let (from, to) = (10_f64.powf(least.log10().floor()), 10_f64.powf(most.log10().ceil()));
-            return Scale { from, to, start, end, is_logarithmic: true };
+            return Scale { from, to, start, end, is_logarithmic: true, has_zeros };
         }
         let step = nice_step(most);
-        Scale { from: 0.0, to: (most / step).ceil() * step, start, end, is_logarithmic: false }
+        let to = (most / step).ceil() * step;
+        Scale { from: 0.0, to, start, end, is_logarithmic: false, has_zeros: false }
     }
 
     /// For these values, between two positions; linear, and with 0 in it.
@@ -199,21 +233,27 @@ impl Scale {
         let range = if most > least { most - least } else { 1.0 };
         let step = nice_step(range);
         let (from, to) = ((least / step).floor() * step, (least + range).max(most) / step);
-        Scale { from, to: to.ceil() * step, start, end, is_logarithmic: false }
+        Scale { from, to: to.ceil() * step, start, end, is_logarithmic: false, has_zeros: false }
     }
 
     fn at(&self, value: f64) -> f64 {
+        if self.has_zeros && value <= 0.0 {
+            return self.start;
+        }
         let share = match self.is_logarithmic {
             true => (value.max(self.from) / self.from).log10() / (self.to / self.from).log10(),
             false => (value - self.from) / (self.to - self.from),
         };
-        self.start + share * (self.end - self.start)
+        let row = if self.has_zeros { ZERO_ROW * (self.end - self.start).signum() } else { 0.0 };
+        let start = self.start + row;
+        start + share * (self.end - start)
     }
 
     fn ticks(&self) -> Vec<f64> {
         if self.is_logarithmic {
             let (first, last) = (self.from.log10().round() as i32, self.to.log10().round() as i32);
-            return (first..=last).map(|power| 10_f64.powi(power)).collect();
+            let zero = self.has_zeros.then_some(0.0);
+            return zero.into_iter().chain((first..=last).map(|power| 10_f64.powi(power))).collect();
         }
         let step = nice_step(self.to - self.from);
         // Within the scale, but for what rounding does.
@@ -227,6 +267,32 @@ fn nice_step(most: f64) -> f64 {
     let power = 10_f64.powf((most / 4.0).log10().floor());
     let factor = [5.0, 2.0, 1.0].into_iter().find(|factor| most / (factor * power) >= 4.0).unwrap_or(1.0);
     factor * power
+}
+
+/// What an entry of the legend explains.
+enum Key {
+    /// The colour of what has this number.
+    Of(usize),
+    /// The line of the limit.
+    Limit,
+    /// The mark of what had to be ended.
+    AtLeast,
+}
+
+/// How the line of this number is drawn: no two look alike, of as many as there are colours and dashes.
+fn stroke(index: usize) -> String {
+    let dash = DASHES[index / COLOURS % DASHES.len()];
+    let colour = format!("stroke=\"var(--c{})\"", index % COLOURS);
+    if dash.is_empty() { colour } else { format!("{colour} stroke-dasharray=\"{dash}\"") }
+}
+
+/// How bars of this number are filled: those that have the colour of others are pale, with an outline that is dashed as lines are.
+fn fill(index: usize) -> String {
+    let colour = format!("fill=\"var(--c{})\"", index % COLOURS);
+    match index / COLOURS {
+        0 => colour,
+        _ => format!("{colour} fill-opacity=\".35\" stroke-width=\"1.5\" {}", stroke(index)),
+    }
 }
 
 /// What the horizontal axis is about.
@@ -276,38 +342,55 @@ impl Figure {
         out
     }
 
+    /// Whether there is a bar of what had to be ended.
+    fn has_bounds(&self) -> bool {
+        let Kind::Bars { bars, .. } = &self.kind else { return false };
+        bars.iter().flat_map(|bars| &bars.values).flatten().any(|spread| spread.is_at_least)
+    }
+
     /// What colours mean, below the figure, and how many rows it takes.
     fn legend(&self, names: &[&str]) -> (String, usize) {
         let mut out = String::new();
-        let limit = match &self.kind {
-            Kind::Bars { limit: Some((name, _)), .. } => Some(&**name),
-            _ => None,
-        };
+        let mut entries: Vec<(Key, &str)> =
+            names.iter().enumerate().map(|(index, name)| (Key::Of(index), *name)).collect();
+        if let Kind::Bars { limit: Some((name, _)), .. } = &self.kind {
+            entries.push((Key::Limit, name));
+        }
+        if self.has_bounds() {
+            entries.push((Key::AtLeast, "had to be ended then"));
+        }
         let (mut x, mut row) = (LEFT, 0);
-        let entries = names.iter().copied().map(Some).enumerate().chain([(usize::MAX, None)]);
-        for (index, name) in entries {
-            let Some(text) = name.or(limit) else { continue };
+        for (key, text) in entries {
             let width = 30.0 + 7.2 * text.chars().count() as f64;
             if x + width > WIDTH && x > LEFT {
                 (x, row) = (LEFT, row + 1);
             }
             let y = HEIGHT + 14.0 + 20.0 * row as f64;
-            let _ = match name {
-                Some(_) => {
-                    write!(
-                        out,
-                        "<rect x=\"{x}\" y=\"{}\" width=\"14\" height=\"10\" fill=\"var(--c{})\"/>",
-                        y - 9.0,
-                        index % COLOURS
-                    )
-                }
-                None => write!(
+            let _ = match key {
+                // A dash is seen on a line only.
+                Key::Of(index) if index >= COLOURS && !matches!(self.kind, Kind::Bars { .. }) => write!(
+                    out,
+                    "<line {} stroke-width=\"3\" x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>",
+                    stroke(index),
+                    x - 6.0,
+                    x + 16.0,
+                    y - 4.0,
+                    y - 4.0
+                ),
+                Key::Of(index) => write!(
+                    out,
+                    "<rect x=\"{x}\" y=\"{}\" width=\"14\" height=\"10\" {}/>",
+                    y - 9.0,
+                    fill(index)
+                ),
+                Key::Limit => write!(
                     out,
                     "<line class=\"mark\" x1=\"{x}\" x2=\"{}\" y1=\"{}\" y2=\"{}\"/>",
                     x + 14.0,
                     y - 4.0,
                     y - 4.0
                 ),
+                Key::AtLeast => write!(out, "<text x=\"{x}\" y=\"{y}\">≥</text>"),
             };
             let _ = write!(out, "<text x=\"{}\" y=\"{y}\">{}</text>", x + 20.0, escaped(text));
             x += width;
@@ -328,7 +411,11 @@ impl Figure {
                 number(tick)
             );
         }
-        let kind = if scale.is_logarithmic { ", logarithmic" } else { "" };
+        let kind = match (scale.is_logarithmic, scale.has_zeros) {
+            (true, true) => ", logarithmic above 0",
+            (true, false) => ", logarithmic",
+            (false, _) => "",
+        };
         let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
         let _ = write!(
             out,
@@ -359,8 +446,8 @@ impl Figure {
             }
             let _ = write!(
                 out,
-                "<polyline fill=\"none\" stroke=\"var(--c{})\" stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"><title>{}</title></polyline>",
-                index % COLOURS,
+                "<polyline fill=\"none\" {} stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"><title>{}</title></polyline>",
+                stroke(index),
                 path.trim_end(),
                 escaped(&line.name)
             );
@@ -389,17 +476,28 @@ impl Figure {
             {
                 let (x, top) = (first + width * index as f64, y.at(spread.median));
                 let center = x + width / 2.0;
+                let told = match spread.is_at_least {
+                    true => format!("not within {} {}", number(spread.median), self.y),
+                    false => number(spread.median),
+                };
                 let _ = write!(
                     out,
-                    "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"var(--c{})\"><title>{} {}: {}</title></rect>",
+                    "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" {}><title>{} {}: {}</title></rect>",
                     x + 1.0,
                     width - 2.0,
                     (y.start - top).max(0.0),
-                    index % COLOURS,
+                    fill(index),
                     escaped(name),
                     escaped(&bars[index].name),
-                    number(spread.median)
+                    escaped(&told)
                 );
+                if spread.is_at_least {
+                    let _ = write!(
+                        out,
+                        "<text text-anchor=\"middle\" x=\"{center:.1}\" y=\"{:.1}\">≥</text>",
+                        top - 3.0
+                    );
+                }
                 if spread.least < spread.most {
                     let _ = write!(
                         out,
@@ -441,25 +539,36 @@ impl Figure {
             }
             Kind::Curves { groups, curves, .. } => self.curves_csv(&mut out, groups, curves),
             Kind::Bars { groups, bars, limit } => {
-                let _ = writeln!(out, "group,name,{},least,most", quoted(&format!("median of {}", self.y)));
+                // Where nothing had to be ended there is no column of it.
+                let has_bounds = self.has_bounds();
+                let _ = writeln!(
+                    out,
+                    "group,name,{},least,most{}",
+                    quoted(&format!("median of {}", self.y)),
+                    if has_bounds { ",ended" } else { "" }
+                );
                 for (group, name) in groups.iter().enumerate() {
                     for (bars, spread) in
                         bars.iter().filter_map(|bars| Some((bars, bars.values.get(group).copied()??)))
                     {
+                        let ended = if spread.is_at_least { ",at least" } else { "," };
                         let _ = writeln!(
                             out,
-                            "{},{},{},{},{}",
+                            "{},{},{},{},{}{}",
                             quoted(name),
                             quoted(&bars.name),
                             spread.median,
                             spread.least,
-                            spread.most
+                            spread.most,
+                            if has_bounds { ended } else { "" }
                         );
                     }
                     if let Some((what, Some(Some(value)))) =
                         limit.as_ref().map(|(what, values)| (what, values.get(group)))
                     {
-                        let _ = writeln!(out, "{},{},{value},{value},{value}", quoted(name), quoted(what));
+                        let ended = if has_bounds { "," } else { "" };
+                        let _ =
+                            writeln!(out, "{},{},{value},{value},{value}{ended}", quoted(name), quoted(what));
                     }
                 }
             }
@@ -493,9 +602,35 @@ mod tests {
 
     #[test]
     fn a_spread_is_the_median_and_its_range() {
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
+        let spread = Spread { median: 2.0, least: 1.0, most: 3.0, is_at_least: false };
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Some(spread));
         assert_eq!(Spread::of(&[4.0, 1.0]).map(|spread| spread.median), Some(2.5));
         assert_eq!((Spread::of(&[]), Spread::of(&[f64::NAN])), (None, None));
+    }
+
+    #[test]
+    fn what_had_to_be_ended_is_above_all_that_had_not() {
+        let of = |values: &[(f64, bool)]| {
+            let bounds: Vec<Bound> =
+                values.iter().map(|&(value, is_at_least)| Bound { value, is_at_least }).collect();
+            Spread::of_bounds(&bounds).map(|spread| (spread.median, spread.is_at_least))
+        };
+        assert_eq!(of(&[(20.0, true), (25.0, false), (5.0, false)]), Some((25.0, false)));
+        assert_eq!(of(&[(20.0, true), (20.0, true), (5.0, false)]), Some((20.0, true)));
+        assert_eq!(of(&[(20.0, true), (10.0, false)]), Some((15.0, true)));
+    }
+
+    #[test]
+    fn a_bar_of_what_had_to_be_ended_is_drawn_and_marked() {
+        let mut figure = bars(&[&[10.0], &[20.0]]);
+        assert!(!figure.svg().contains('≥') && !figure.csv().contains("ended"));
+        let Kind::Bars { bars, .. } = &mut figure.kind else { panic!("bars") };
+        bars[0].values[1] = Spread::of_bounds(&[Bound { value: 20.0, is_at_least: true }]);
+        let (svg, csv) = (figure.svg(), figure.csv());
+        assert!(svg.contains("2× one: not within 20.0 look-ups a second"), "{svg}");
+        assert_eq!(svg.matches('≥').count(), 2);
+        assert!(csv.contains(",ended\n") && csv.contains("\"2×\",\"one\",20,20,20,at least\n"), "{csv}");
+        assert!(csv.contains("\"1×\",\"one\",10,10,10,\n"), "{csv}");
     }
 
     #[test]
@@ -517,6 +652,10 @@ mod tests {
         let powers = Scale::new([300.0, 90_000.0].into_iter(), 300.0, 0.0, true);
         assert!(powers.is_logarithmic && (powers.at(100.0), powers.at(100_000.0)) == (300.0, 0.0));
         assert_eq!(powers.ticks(), [100.0, 1000.0, 10_000.0, 100_000.0]);
+        // What is nothing is drawn below all that is something.
+        let zeros = Scale::new([0.0, 300.0, 90_000.0].into_iter(), 300.0, 0.0, true);
+        assert_eq!((zeros.at(0.0), zeros.at(100.0), zeros.at(100_000.0)), (300.0, 300.0 - ZERO_ROW, 0.0));
+        assert_eq!(zeros.ticks()[..2], [0.0, 100.0]);
         // Nothing, and nothing but zeros, is drawn, too.
         for values in [vec![], vec![0.0]] {
             assert!(Scale::new(values.into_iter(), 300.0, 0.0, true).at(0.0).is_finite());
@@ -555,6 +694,20 @@ mod tests {
         assert!(
             csv.contains("\"1×\",\"one\",11,10,12\n") && csv.contains("\"2×\",\"two \"\"2\"\"\",7,7,7\n")
         );
+    }
+
+    #[test]
+    fn no_two_lines_and_no_two_bars_look_alike() {
+        let different = |of: fn(usize) -> String| (0..32).map(of).collect::<std::collections::HashSet<_>>();
+        assert_eq!((different(stroke).len(), different(fill).len()), (32, 32));
+        let lines: Vec<Line> = (0..10)
+            .map(|number| Line { name: format!("line {number}"), points: vec![(0.0, 1.0), (1.0, 2.0)] })
+            .collect();
+        let kind = Kind::Lines { x: "seconds".to_owned(), lines };
+        let figure = Figure { id: "l".to_owned(), title: "t".to_owned(), y: "y".to_owned(), kind };
+        // The ninth and the tenth, each with its entry in the legend.
+        assert_eq!(figure.svg().matches("stroke-dasharray=\"7 4\"").count(), 4);
+        assert!((0..COLOURS).all(|colour| STYLE.matches(&format!("--c{colour}:")).count() == 2));
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn circumstances(run: &Record) -> Vec<(&'static str, String)> {
         ("I/O modes", all(&order.modes)),
         ("profiles of the device", all(&order.profiles)),
         ("rivals", all(&order.rivals)),
-        ("steps that are done", run.ended.len().to_string()),
+        ("steps that are done", run.ended.iter().filter(|one| one.skipped.is_none()).count().to_string()),
         ("commit", word(&machine["commit"])),
         ("lab", word(&run.circumstances["lab"])),
         ("processors", format!("{} ({})", machine["cpus"], word(&machine["cpu"]))),

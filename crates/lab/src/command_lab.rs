@@ -1,24 +1,22 @@
 //! `list`, `run`, `report`, `compare`: experiments, and what came of them. `gannet lab` leads here.
 
+mod room;
+mod run;
+
 use crate::{command_compare, output};
 use anyhow::{Context, Result, bail};
-use gannet_base::units::{format_duration, parse_size};
-use gannet_lab::confine::{self, Step};
+use gannet_base::units::{format_size, parse_size};
 use gannet_lab::device;
-use gannet_lab::document::{Document, Part};
+use gannet_lab::document::{Document, LEFT_OUT, Part, typed};
 use gannet_lab::experiments::{self, Experiment};
 use gannet_lab::folders;
-use gannet_lab::machine;
-use gannet_lab::record::{Ended, Order, REPEAT_MOST, Record, Size};
-use gannet_lab::throttle::{self, AS_IS};
+use gannet_lab::record::{Ended, REPEAT_MOST, Record, Size};
 use lexopt::prelude::*;
-use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 pub(crate) const HELP: &str = "\
 gannet lab: reproduces published experiments on this machine, against Gannet and rivals in the same run.
@@ -32,7 +30,7 @@ USAGE
 
 EXPERIMENT is a name or number from `list`. A run is a folder with everything that was measured, raw; `report` makes a page of it
 (report.html, which needs no network), a summary in Markdown, and each figure as SVG and CSV. Of several runs it makes one page in FOLDER.
-Ctrl-C ends a run; --resume goes on with it, also where its folder was moved. `compare` says in what two runs differ, and what they have in common.
+Ctrl-C ends a run; --resume goes on with it, also where its folder was moved, and tries again what failed. `compare` says in what two runs differ, and what they have in common.
 
 OPTIONS of run; report has --to
     --size SIZE      quick, standard or large [quick]
@@ -172,8 +170,8 @@ pub(crate) fn work(name: &str, parser: &mut lexopt::Parser, stop: &AtomicBool) -
     must_apply(name, &arguments)?;
     match (name, arguments.words.as_slice()) {
         ("list", []) => list(),
-        ("run", []) if arguments.resume.is_some() => resume(&arguments, stop),
-        ("run", [experiment]) if arguments.resume.is_none() => begin(experiment, &arguments, stop),
+        ("run", []) if arguments.resume.is_some() => run::resume(&arguments, stop),
+        ("run", [experiment]) if arguments.resume.is_none() => run::begin(experiment, &arguments, stop),
         ("report", [_, ..]) => report(&arguments),
         ("compare", [one, other]) => command_compare::work(Path::new(one), Path::new(other)),
         (name, words) => bail!("{name} does not take {words:?} so: see gannet lab --help"),
@@ -193,6 +191,15 @@ fn list() -> Result<()> {
         if experiment.profiles().len() > 1 {
             output::line(format_args!("    profiles of the device: {}", experiment.profiles().join(", ")))?;
         }
+        let sizes = [Size::Quick, Size::Standard, Size::Large].map(|size| {
+            let needs = experiment.needs(&run::usual(*experiment, size));
+            let of = [needs.disk, needs.memory].map(format_size);
+            format!("{} {} and {}", room::name(size), of[0], of[1])
+        });
+        output::line(format_args!(
+            "    needs of disk and memory, about, with all rivals: {}",
+            sizes.join(", ")
+        ))?;
         for rival in experiment.rivals() {
             let how =
                 if (rival.is_there)() { "is there".to_owned() } else { format!("is missing: {}", rival.how) };
@@ -218,163 +225,6 @@ fn chosen(what: &str, asked: Option<&[String]>, all: &[&str]) -> Result<Vec<Stri
     Ok(asked.to_vec())
 }
 
-/// Profiles of the device that were asked for, or are usual, and can be set for what is in this folder.
-fn profiles(
-    experiment: &dyn Experiment,
-    size: Size,
-    asked: Option<&[String]>,
-    folder: &Path,
-) -> Result<Vec<String>> {
-    let usual = [AS_IS.to_owned()];
-    let asked = if size == Size::Quick { asked.or(Some(&usual)) } else { asked };
-    let mut profiles = chosen("the profile", asked, experiment.profiles())?;
-    if profiles.iter().any(|name| name != AS_IS) {
-        // The folder is not made before everything else is known to be right.
-        let there = folder.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("."));
-        if let Err(error) = throttle::possible(there) {
-            let limited: Vec<String> = profiles.extract_if(.., |name| name != AS_IS).collect();
-            eprintln!("left out of the profiles: {}: {error:#}", limited.join(", "));
-        }
-    }
-    if profiles.is_empty() {
-        bail!("--profile leaves no profile that can be measured here: {}", experiment.profiles().join(", "));
-    }
-    Ok(profiles)
-}
-
-fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
-    let experiment = find(name)?;
-    let size = arguments.size.unwrap_or(Size::Quick);
-    let all: Vec<&str> = experiment.rivals().iter().map(|rival| rival.name).collect();
-    let mut rivals = chosen("the rival", arguments.rivals.as_deref(), &all)?;
-    for rival in experiment.rivals().iter().filter(|rival| !(rival.is_there)()) {
-        if rivals.iter().any(|name| name == rival.name) {
-            eprintln!("{} is left out, as it is missing; to have it: {}", rival.name, rival.how);
-            rivals.retain(|name| name != rival.name);
-        }
-    }
-    let usual: Vec<String> = experiment.usual_modes().iter().map(|&mode| mode.to_owned()).collect();
-    let asked = arguments.modes.as_ref().unwrap_or(&usual);
-    let modes = chosen("the mode", Some(asked), experiment.modes())?;
-    if modes.is_empty() {
-        bail!("--mode names no mode: {}", experiment.modes().join(", "));
-    }
-    let folder = arguments.to.clone().unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let size = serde_json::to_value(size)
-            .ok()
-            .and_then(|size| size.as_str().map(str::to_owned))
-            .unwrap_or_default();
-        PathBuf::from(format!("lab-runs/{}-{size}-{now}", experiment.name()))
-    });
-    let order = Order {
-        experiment: experiment.name().to_owned(),
-        size,
-        rivals,
-        modes,
-        profiles: profiles(experiment, size, arguments.profiles.as_deref(), &folder)?,
-        repeat: arguments.repeat.unwrap_or_else(|| experiment.repeat(size)),
-        seed: arguments.seed.unwrap_or(1),
-    };
-    let steps = experiment.steps(&order, &folder).len();
-    go_on(experiment, Record::create(&folder, &order, steps, circumstances())?, arguments, stop)
-}
-
-fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
-    let folder = arguments.resume.as_deref().unwrap_or(Path::new(""));
-    let run = Record::take(folder)?;
-    go_on(find(&run.order.experiment.clone())?, run, arguments, stop)
-}
-
-/// What figures depend on. The commit is that of the sources that this was built from, where they are still there.
-fn circumstances() -> Value {
-    let sources = env!("CARGO_MANIFEST_DIR");
-    let commit = Command::new("git").args(["-C", sources, "describe", "--always", "--dirty"]).output();
-    let commit = commit.ok().filter(|output| output.status.success());
-    let mut machine = machine::describe();
-    if machine["commit"].is_null() {
-        machine["commit"] =
-            commit.map_or(Value::Null, |output| String::from_utf8_lossy(&output.stdout).trim().into());
-    }
-    json!({
-        "lab": env!("CARGO_PKG_VERSION"),
-        "machine": machine,
-        "has_swap": confine::has_swap(),
-        "command": std::env::args().skip(1).collect::<Vec<_>>(),
-    })
-}
-
-/// Where the databases were when this command was run, if it is the one that is due, but for that: the run may have been moved since.
-fn place_then(then: &[String], now: &[String], data: &str) -> Option<String> {
-    let differs = then.iter().zip(now).find(|(then, now)| then != now);
-    let place = match differs {
-        Some((then, now)) => {
-            let (before, behind) = now.split_once(data)?;
-            then.strip_prefix(before)?.strip_suffix(behind)?
-        }
-        None => data,
-    };
-    let moved = now.iter().map(|word| word.replace(data, place));
-    then.iter().eq(moved.collect::<Vec<_>>().iter()).then(|| place.to_owned())
-}
-
-/// Whether a step has not been done yet.
-fn is_due(step: &Step, run: &Record, data: &str) -> Result<bool> {
-    let Some(ended) = run.find(&step.id) else { return Ok(true) };
-    if place_then(&ended.command, &step.command, data).is_none() {
-        bail!(
-            "{:?} was run another way by the lab that began this run ({}): begin a new one",
-            step.id,
-            ended.command.join(" ")
-        );
-    }
-    Ok(false)
-}
-
-/// Does what is left to do, and makes the report.
-fn go_on(
-    experiment: &dyn Experiment,
-    mut run: Record,
-    arguments: &Arguments,
-    stop: &AtomicBool,
-) -> Result<()> {
-    let data = fs::canonicalize(run.folder())?.join("data");
-    let steps = experiment.steps(&run.order, &data);
-    let mut due = Vec::new();
-    for step in &steps {
-        if is_due(step, &run, &data.to_string_lossy())? {
-            due.push(step);
-        }
-    }
-    fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {data:?}"))?;
-    // What is still to be measured needs what was made for it.
-    let missing =
-        |step: &&Step| step.makes.as_ref().is_some_and(|made| !made.exists()) && run.find(&step.id).is_some();
-    let again: Vec<&Step> = if due.is_empty() { Vec::new() } else { steps.iter().filter(missing).collect() };
-    let mut left: Duration = again.iter().chain(&due).map(|step| step.estimate).sum();
-    let all = again.len() + due.len();
-    for (number, step) in again.iter().chain(&due).enumerate() {
-        let seconds = Duration::from_secs(left.as_secs_f64().round() as u64);
-        eprintln!("{}/{all}, about {} left: {}", number + 1, format_duration(seconds), step.what);
-        let Some(ended) = confine::run(step, run.lock(), stop)? else {
-            eprintln!("interrupted; to go on: gannet lab run --resume {}", run.folder().display());
-            // Its lock goes with it.
-            drop(run);
-            std::process::exit(130);
-        };
-        left = left.saturating_sub(step.estimate);
-        if run.find(&step.id).is_none() {
-            run.add(ended)?;
-        }
-    }
-    if !arguments.keeps_data {
-        folders::remove(&data)?;
-    }
-    let document = complete(experiment.report(&run), std::slice::from_ref(&run));
-    write(&document, run.folder())?;
-    output::line(run.folder().join("report.html").display())
-}
-
 /// What is to be said of a run that was interrupted. One of a lab that did not keep how many steps there are is complete where its databases are gone.
 fn unfinished(experiment: &dyn Experiment, run: &Record) -> Option<String> {
     let all = match run.steps {
@@ -390,13 +240,28 @@ fn unfinished(experiment: &dyn Experiment, run: &Record) -> Option<String> {
     })
 }
 
+/// What failed, and why.
+fn left_out(run: &Record) -> Vec<Part> {
+    let failed: Vec<Vec<String>> =
+        (run.ended.iter()).filter_map(|ended| Some(vec![ended.id.clone(), ended.skipped.clone()?])).collect();
+    if failed.is_empty() {
+        return Vec::new();
+    }
+    let told = format!(
+        "{} of the steps failed, or needed one that did, and are left out of what follows: who is not in a table, or has “{LEFT_OUT}” there, or a dash, was not measured. gannet lab run --resume tries \
+         them again.",
+        failed.len()
+    );
+    vec![Part::Text(told), Part::Table(["step", "why"].map(str::to_owned).to_vec(), failed)]
+}
+
 /// The report of a run.
 fn document(run: &Record) -> Result<Document> {
     let experiment = find(&run.order.experiment)?;
     let mut document = experiment.report(run);
-    if let Some(told) = unfinished(experiment, run) {
-        document.parts.insert(0, Part::Text(told));
-    }
+    let unfinished = unfinished(experiment, run).map(Part::Text);
+    let first: Vec<Part> = unfinished.into_iter().chain(left_out(run)).collect();
+    document.parts.splice(0..0, first);
     Ok(document)
 }
 
@@ -408,7 +273,7 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
         document.parts.push(Part::Heading(format!("How {} was measured", run.order.experiment)));
         document.parts.push(Part::Text(format!(
             "{} processors ({}), {} of memory, Linux {}; lab {}, commit {}; size {:?}, each measurement {} times, seed {}. Where nothing else is said, bars and tables have \
-             medians, and ranges go from the least to the most.",
+             medians over the repetitions, ranges go from the least to the most, and what is “at most” is the most in any of them; lines over time are of the first repetition, and settings as it had them.",
             machine["cpus"],
             text("cpu"),
             machine["memory_bytes"].as_u64().map_or("unknown".to_owned(), gannet_base::units::format_size),
@@ -419,12 +284,23 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
             run.order.repeat,
             run.order.seed,
         )));
-        document.parts.push(Part::Text("The commands, in their order:".to_owned()));
+        if let Some(asked) = asked(run) {
+            document.parts.push(Part::Text("What was asked for:".to_owned()));
+            document.parts.push(Part::Commands(vec![asked]));
+        }
+        document.parts.push(Part::Text("What that has run, in its order:".to_owned()));
         document
             .parts
-            .push(Part::Commands(run.ended.iter().map(|ended: &Ended| ended.command.join(" ")).collect()));
+            .push(Part::Commands(run.ended.iter().map(|ended: &Ended| typed(&ended.command)).collect()));
     }
     document
+}
+
+/// The command that began a run, as somebody typed it.
+fn asked(run: &Record) -> Option<String> {
+    let words = run.circumstances["command"].as_array()?;
+    let words = words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()?;
+    (!words.is_empty()).then(|| format!("gannet lab {}", typed(&words)))
 }
 
 /// Where a report's figures are.
@@ -491,7 +367,7 @@ fn report(arguments: &Arguments) -> Result<()> {
 
 /// `gannet-lab device`: what the device does.
 pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
-    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), None, 1, 10, 1);
+    let (mut file, mut block, mut threads, mut seconds, mut seed) = (PathBuf::new(), None, vec![1], 10, 1);
     let (mut what, mut profile, mut width) = ("random", None, None);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -501,7 +377,12 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
             Long("width") => width = Some(parser.value()?.parse()?),
             Long("file") => file = parser.value()?.into(),
             Long("block") => block = Some(parse_size(&parser.value()?.string()?)? as usize),
-            Long("threads") => threads = parser.value()?.parse()?,
+            Long("threads") => {
+                let text = parser.value()?.string()?;
+                let numbers =
+                    text.split(',').map(|word| word.trim().parse().ok()).collect::<Option<Vec<usize>>>();
+                threads = numbers.with_context(|| format!("--threads {text}: numbers by commas"))?;
+            }
             Long("seconds") => seconds = parser.value()?.parse()?,
             Long("seed") => seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
@@ -513,11 +394,14 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
     }
     let measured = match (what, profile) {
         ("sequential", profile) => {
-            device::sequential_reads(&file, block.unwrap_or(256 << 10), threads, time, profile, stop)?
+            device::best_sequential_reads(&file, block.unwrap_or(256 << 10), &threads, time, profile, stop)?
         }
         (_, Some(_)) => bail!("--profile goes with --sequential"),
         ("sync-writes", None) => device::synchronous_writes(&file, time, stop)?,
-        (_, None) => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
+        (_, None) => match threads.as_slice() {
+            &[threads] => device::random_reads(&file, block.unwrap_or(8192), threads, time, seed, stop)?,
+            _ => bail!("several numbers of --threads go with --sequential"),
+        },
     };
     output::line(measured)?;
     if stop.load(Ordering::Relaxed) {
@@ -529,6 +413,9 @@ pub(crate) fn device(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_lab::record::Order;
+    use gannet_lab::throttle::AS_IS;
+    use serde_json::Value;
 
     fn parsed(words: &[&str]) -> Result<Arguments> {
         Ok(parse(&mut lexopt::Parser::from_args(words))?.unwrap())
@@ -576,29 +463,6 @@ mod tests {
         refused("report", &["run", "--to", "x"]).unwrap();
     }
 
-    #[test]
-    fn a_command_is_the_same_where_the_run_was_moved_and_in_nothing_else() {
-        let words = |data: &str, rows: &str| {
-            [
-                "gannet-lab",
-                "store",
-                "--dir",
-                &format!("{data}/gannet-1x"),
-                &format!("from={data}/x"),
-                "--rows",
-                rows,
-            ]
-            .map(str::to_owned)
-        };
-        let now = words("/there/data", "5");
-        assert_eq!(place_then(&now, &now, "/there/data").as_deref(), Some("/there/data"));
-        let then = words("/here/run/data", "5");
-        assert_eq!(place_then(&then, &now, "/there/data").as_deref(), Some("/here/run/data"));
-        assert_eq!(place_then(&words("/there/data", "6"), &now, "/there/data"), None);
-        assert_eq!(place_then(&words("/here/run/data", "6"), &now, "/there/data"), None);
-        assert_eq!(place_then(&then[..6], &now, "/there/data"), None);
-    }
-
     fn order() -> Order {
         Order {
             experiment: "squeeze".to_owned(),
@@ -640,6 +504,18 @@ mod tests {
     }
 
     #[test]
+    fn a_report_has_the_command_that_began_the_run_and_those_it_has_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let circumstances = serde_json::json!({ "command": ["run", "squeeze", "--to", "my run"] });
+        let mut run = Record::create(&folder.path().join("run"), &order(), 1, circumstances).unwrap();
+        run.add(Ended { command: vec!["gannet-lab".to_owned(), "a b".to_owned()], ..ended("one") }).unwrap();
+        let text = complete(Document { title: String::new(), parts: Vec::new() }, &[run]).markdown();
+        let (asked, ran) = text.split_once("What that has run").unwrap();
+        assert!(asked.contains("gannet lab run squeeze --to 'my run'"), "{text}");
+        assert!(ran.contains("gannet-lab 'a b'"), "{text}");
+    }
+
+    #[test]
     fn a_report_replaces_a_report_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let (run, to) = (folder.path().join("run"), folder.path().join("to"));
@@ -653,24 +529,5 @@ mod tests {
         assert!(!to.join("figures/old.svg").exists());
         fs::remove_file(to.join("summary.md")).unwrap();
         assert!(must_be_for_reports(&to).unwrap_err().to_string().contains("is no report"));
-    }
-
-    #[test]
-    fn a_device_is_limited_where_that_was_asked_for_and_only_to_what_there_is() {
-        let (scale, folder) = (find("X2").unwrap(), Path::new("a-run"));
-        let of = |size, asked: Option<&[&str]>| {
-            let asked: Option<Vec<String>> =
-                asked.map(|names| names.iter().map(|&name| name.to_owned()).collect());
-            profiles(scale, size, asked.as_deref(), folder)
-        };
-        assert_eq!(of(Size::Quick, None).unwrap(), [AS_IS]);
-        // Whether there can be limits depends on the system.
-        assert!(of(Size::Standard, None).unwrap().starts_with(&[AS_IS.to_owned()]));
-        assert_eq!(of(Size::Standard, Some(&["as-is"])).unwrap(), [AS_IS]);
-        for wrong in [&["floppy"][..], &[]] {
-            assert!(of(Size::Quick, Some(wrong)).is_err(), "{wrong:?}");
-        }
-        let squeeze = find("squeeze").unwrap();
-        assert_eq!(profiles(squeeze, Size::Large, None, folder).unwrap(), [AS_IS]);
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, begun: Instant, stop: &AtomicBoo
     let result = match &*arguments.step {
         "life" => return life::live(setup, &from, arguments.purpose, begun, stop),
         _ if setup.side.is_wire() => served(&Arguments { from, to, ..arguments }, stop)?,
-        "load" => embedded::load(setup, &to)?,
+        "load" => embedded::load(setup, &to, stop)?,
         "crash" => embedded::crash(setup, &from, &to, stop)?,
         "steady" => embedded::steady(setup, &from, &to, stop)?,
         "loaded" => embedded::loaded(setup, &from, &to, stop)?,

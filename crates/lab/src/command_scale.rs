@@ -10,7 +10,7 @@ use gannet_lab::sides::{GANNET, Options, POSTGRESQL, Server, Side};
 use gannet_lab::throttle::{self, Throttle};
 use gannet_lab::tpcc::connection::Connect;
 use gannet_lab::tpcc::run::{Outcome, Plan, run};
-use gannet_lab::tpcc::{Size, check, load};
+use gannet_lab::tpcc::{Size, check, load, whole};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often figures are kept.
 const SAMPLE: Duration = Duration::from_secs(1);
+/// Brings all tables and indexes into PostgreSQL's memory, the parts besides that nobody asks for with them.
+const PREWARM: &str = "create extension if not exists pg_prewarm; \
+    select count(pg_prewarm(oid)) from pg_class where relkind in ('r', 'i') and relnamespace = 'public'::regnamespace";
 /// What a sample says, in this order.
 const COLUMNS: [&str; 13] = [
     "seconds",
@@ -55,6 +58,8 @@ struct Arguments {
     settle: Duration,
     time: Duration,
     profile: String,
+    /// Whether the database fits into the memory: rivals' caches are set for that.
+    fits: bool,
     seed: u64,
 }
 
@@ -77,6 +82,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         settle: Duration::ZERO,
         time: Duration::from_secs(10),
         profile: throttle::AS_IS.to_owned(),
+        fits: false,
         seed: 1,
     };
     while let Some(argument) = parser.next()? {
@@ -100,6 +106,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("warm-up") => arguments.warm_up = seconds(parser)?,
             Long("settle") => arguments.settle = seconds(parser)?,
             Long("seconds") => arguments.time = seconds(parser)?,
+            Long("fits") => arguments.fits = true,
             Long("profile") => arguments.profile = parser.value()?.string()?,
             Long("seed") => arguments.seed = parser.value()?.parse()?,
             other => return Err(other.unexpected().into()),
@@ -235,7 +242,9 @@ fn measured_copy(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result
 fn measure(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let disk = Disk::of(&arguments.to)?;
     let began = Instant::now();
-    let settings = arguments.settings.clone();
+    let mut settings =
+        if arguments.fits { side.fitting(&arguments.to, arguments.memory)? } else { Vec::new() };
+    settings.extend(arguments.settings.iter().cloned());
     let server = start(arguments, side, Some(arguments.memory), settings)?;
     let started = began.elapsed();
     let mut figures = beside(&server, stop, || load_and_check(arguments, &server, &disk, stop))?;
@@ -283,6 +292,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
         each: false,
         sample: SAMPLE,
     };
+    let read = if arguments.fits { Some(read_all(arguments, &*to, stop)?) } else { None };
     let first = disk.counters();
     let before = server.database_bytes()?;
     // Without a limit, so that what is warm does not depend on it.
@@ -320,12 +330,23 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
         "workload": "scale run", "server": server.describe(), "memory_bytes": arguments.memory, "io": arguments.io,
         "warehouses": arguments.size.warehouses, "sessions": arguments.sessions, "seed": arguments.seed,
         "profile": arguments.profile, "iops_limit": limit, "database_bytes": before,
+        "read_first": read,
         "warm_up": { "seconds": arguments.warm_up.as_secs(), "transactions": warm_up },
         "settled": { "seconds": arguments.settle.as_secs(), "transactions": settled }, "measured": measured, "group": group,
         // From the warm-up to the checkpoint behind the load: nothing that was changed is left to be written.
         "whole": { "transactions": worked, "device_per_transaction": per(whole, worked.max(1) as f64), "checkpoint_seconds": checkpoint.as_secs_f64() },
         "conditions": conditions, "check_seconds": checked.as_secs_f64(),
     }))
+}
+
+/// Has the server read all of its database, which fits into its memory.
+fn read_all(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result<Value> {
+    let began = Instant::now();
+    let mut connection = to.connect()?;
+    let rows = whole::all(&mut *connection, arguments.size, stop)?;
+    // What PostgreSQL can do besides, where it has the extension for that.
+    let is_prewarmed = arguments.side == Some(POSTGRESQL) && connection.batch(PREWARM).is_ok();
+    Ok(json!({ "rows": rows, "seconds": began.elapsed().as_secs_f64(), "pg_prewarm": is_prewarmed }))
 }
 
 /// Lets sessions work, for nothing but the effect; gives the number of transactions.

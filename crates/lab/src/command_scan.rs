@@ -41,7 +41,7 @@ OPTIONS
     --fits            the database fits into it: rivals' caches are set for that
     --pattern NAME    scan (rows are counted), rows (all to the client), sort (by an unindexed column), tag (order of an index)
     --plan NAME       of tag: chosen, index or sort [chosen]
-    --most S          whoever takes longer for one query is ended then [600]
+    --most S          whoever takes longer for one query from its first row on is ended then [600]
     --times N, --parts N, --seconds S, --seed N                                           [1, 10, 5, 1]
 ";
 
@@ -137,22 +137,22 @@ impl Arguments {
                 if create {
                     make(kind, &self.dir)?;
                 }
-                Ok(Box::new(Served::start(&self.options(kind, limit))?))
+                Ok(Box::new(Served::start(&self.options(kind, limit)?)?))
             }
             #[cfg(feature = "rivals")]
             Which::Firebird => {
                 use gannet_lab::scan::firebird::Firebird;
-                Ok(Box::new(Firebird::start(&self.dir, limit, self.budget, create)?))
+                Ok(Box::new(Firebird::start(&self.dir, limit, self.budget, self.fits, create)?))
             }
         }
     }
 
-    fn options(&self, kind: Kind, limit: Option<u64>) -> Options {
-        let mut options = Served::options(kind, &self.dir, limit, &self.io, self.fits);
+    fn options(&self, kind: Kind, limit: Option<u64>) -> Result<Options> {
+        let mut options = Served::options(kind, &self.dir, limit, &self.io, self.fits)?;
         if let (Kind::Gannet, Some(budget)) = (kind, self.budget) {
             options.settings.extend(["--memory".to_owned(), budget.to_string()]);
         }
-        options
+        Ok(options)
     }
 
     /// Opens the database, or makes one; a server that is to load has no limit.
@@ -285,7 +285,7 @@ fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
     let other = arguments.dir.join("other.gnt");
     fs::copy(database(&arguments.dir), &other).with_context(|| format!("cannot make {other:?}"))?;
     chill(std::slice::from_ref(&other))?;
-    let mut options = arguments.options(Kind::Gannet, Some(arguments.limit));
+    let mut options = arguments.options(Kind::Gannet, Some(arguments.limit))?;
     options.settings.push(other.display().to_string());
     let time = Duration::from_secs(arguments.seconds);
     let outcome = Served::start(&options).and_then(|served| {

@@ -294,7 +294,7 @@ fn prepare(
     let first = place.folder().join("db");
     let own_size = match (database.exists(), size) {
         (true, _) => {
-            tune_sources::copy(database, &first, place)?;
+            tune_sources::copy(database, &first, place, stop)?;
             let own = tune_sources::settle(&first, size, seed)?;
             Some(own)
         }
@@ -313,7 +313,7 @@ fn prepare(
         let dir = place.folder().join(format!("db-{page_size}"));
         let file = match own_size {
             Some(own) if own == page_size => servers::database(&first),
-            Some(_) => tune_sources::with_pages(&first, &dir, page_size, place)?,
+            Some(_) => tune_sources::with_pages(&first, &dir, page_size, place, stop)?,
             None => {
                 command_inserts::make(&dir, size.context("no load")?, (page_size, SEGMENT), seed)?;
                 servers::database(&dir)

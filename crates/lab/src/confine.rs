@@ -7,9 +7,15 @@
 //!
 //! Nobody outlives who has started him by much, however that has ended (`kill -9`). A step of our own looks whether its lab is still there, and comes to its end where it
 //! is not ([`end_with_lab`]); of all other programs the system takes care, where there is `setpriv` (util-linux): see `tied`.
+//!
+//! What a step makes is whole or it is not there: it is removed before the step begins, and when it has not come to a good end. Beside it there is a mark meanwhile, so
+//! that what a lab has left that was killed counts as none ([`is_made`]).
 
+use crate::document::typed;
+use crate::folders;
 use crate::lock::Lock;
 use crate::record::Ended;
+use crate::throttle;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -44,7 +50,7 @@ const STEP_OF: &str = "LAB_STEP_OF";
 pub const OURSELVES: &str = "gannet-lab";
 
 /// Something to be measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Step {
     /// Unique within the run.
     pub id: String,
@@ -60,6 +66,38 @@ pub struct Step {
     pub estimate: Duration,
     /// What it makes, which is to be there for later ones: where it is not, the step is done again.
     pub makes: Option<PathBuf>,
+    /// A folder that it works in and nobody needs behind it: it is removed before it begins, and where it has not come to a good end.
+    pub works_in: Option<PathBuf>,
+    /// Whether it limits the device.
+    pub limits_device: bool,
+    /// Which rival it is about: where it fails it is left out, and so is what needs what it makes. Without what is about ourselves, or for all, there is no run.
+    pub rival: Option<&'static str>,
+}
+
+impl Step {
+    /// Whether it works on what somebody else makes at this place.
+    pub fn uses(&self, place: &Path) -> bool {
+        let words = self.command.iter().map(Path::new).chain(self.cold.iter().map(PathBuf::as_path));
+        self.makes.as_deref() != Some(place) && words.into_iter().any(|word| word.starts_with(place))
+    }
+
+    /// What is kept of it where it is left out.
+    pub fn left_out(&self, why: String) -> Ended {
+        Ended {
+            id: self.id.clone(),
+            command: self.command.clone(),
+            began_unix: now(),
+            seconds: 0.0,
+            output: Vec::new(),
+            group: Value::Null,
+            skipped: Some(why),
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A memory cgroup, as long as this lives.
@@ -249,6 +287,8 @@ pub fn end_with_lab(stop: &Arc<AtomicBool>) {
         }
         stop.store(true, Ordering::Relaxed);
         std::thread::sleep(PATIENCE);
+        // Nothing is dropped then.
+        throttle::lift_own();
         std::process::exit(130);
     });
 }
@@ -312,25 +352,83 @@ pub fn chill(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a step has left that did not end, so that it can be done again.
-fn clear(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        fs::remove_dir_all(path).with_context(|| format!("cannot remove {path:?}"))?;
+/// The mark beside what is being made.
+fn mark_of(made: &Path) -> PathBuf {
+    let mut name = made.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+/// Whether what a step makes is there, and whole.
+pub fn is_made(made: &Path) -> bool {
+    made.exists() && !mark_of(made).exists()
+}
+
+/// Removes what is left of a step, and of its mark last.
+fn unmake(made: &Path) -> Result<()> {
+    folders::remove(made)?;
+    unmark(made)
+}
+
+fn unmark(made: &Path) -> Result<()> {
+    let mark = mark_of(made);
+    match fs::remove_file(&mark) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {mark:?}"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Marks what is going to be made, of which nothing is left from before.
+fn mark(made: &Path) -> Result<()> {
+    let mark = mark_of(made);
+    fs::write(&mark, "").with_context(|| format!("cannot write {mark:?}"))?;
+    folders::remove(made)
 }
 
 /// Runs a step to its end; `None` when `stop` was set before. It holds the run's lock as long as it lives.
 ///
 /// # Errors
-/// The program cannot be started, fails, or prints something else than JSON.
+/// The program cannot be started, fails, or prints something else than JSON: the step, and behind that why.
 pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
-    if let Some(makes) = &step.makes {
-        clear(makes)?;
-    }
+    let attempt = || {
+        step.works_in.as_deref().map_or(Ok(()), folders::remove)?;
+        let ended = attempt(step, lock, stop);
+        if let (Some(folder), Err(_) | Ok(None)) = (&step.works_in, &ended) {
+            // Where it cannot be removed now, it is when the step is tried again.
+            let _ = folders::remove(folder);
+        }
+        ended
+    };
+    let run = || {
+        let Some(made) = &step.makes else { return attempt() };
+        mark(made)?;
+        let ended = attempt();
+        match ended {
+            Ok(Some(_)) => unmark(made)?,
+            // Where it cannot be removed, its mark stays.
+            _ => drop(unmake(made)),
+        }
+        ended
+    };
+    run().with_context(|| format!("{}: {}", step.id, typed(&step.command)))
+}
+
+/// Why a program has failed: how it ended, whether there was no memory for it, and what it said last.
+fn failure(status: ExitStatus, group: Option<&Group>, complaint: &str) -> String {
+    let last = complaint.trim().lines().last().unwrap_or("it says nothing");
+    let memory = match group.and_then(Group::killed) {
+        Some(1..) => ", as there was no memory for it within its limit",
+        _ => "",
+    };
+    format!("it ended with {status}{memory}: {last}")
+}
+
+fn attempt(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
     chill(&step.cold)?;
     let group = step.limit.and_then(Group::new);
-    let [program, arguments @ ..] = step.command.as_slice() else { bail!("{}: nothing to run", step.id) };
+    let [program, arguments @ ..] = step.command.as_slice() else { bail!("nothing to run") };
     let mut command = match program.as_str() {
         OURSELVES => {
             let mut command = within(group.as_ref(), std::env::current_exe()?);
@@ -347,9 +445,7 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C is for us: whoever gets it besides being asked by us takes that for the second time, and ends as he stands.
     command.process_group(0);
-    let began_unix =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let began = Instant::now();
+    let (began_unix, began) = (now(), Instant::now());
     let mut child = command.spawn().context("cannot start /bin/sh")?;
     let (out, complaint) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let Some((status, samples)) = watch(&mut child, group.as_ref(), began, stop)? else { return Ok(None) };
@@ -361,10 +457,9 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     }
     let mut report = group.as_ref().map_or(Value::Null, Group::report);
     if !status.success() {
-        let last = complaint.trim().lines().last().unwrap_or("it says nothing").to_owned();
-        bail!("{}: {} ended with {status}: {last} (group: {report})", step.id, step.command.join(" "));
+        bail!(failure(status, group.as_ref(), &complaint));
     }
-    let output = json_of(&out).with_context(|| format!("{}: what it printed", step.id))?;
+    let output = json_of(&out).context("what it printed")?;
     if let Value::Object(report) = &mut report {
         report.insert("samples".to_owned(), samples);
     } else {
@@ -372,6 +467,32 @@ pub fn run(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
     }
     let (id, command) = (step.id.clone(), step.command.clone());
     Ok(Some(Ended { id, command, began_unix, seconds, output, group: report, skipped: None }))
+}
+
+/// Runs a program to its end, and gives what it has printed. It is ended when `stop` is set, and when we end.
+///
+/// # Errors
+/// It cannot be started; it fails, and what it said last; or `stop` was set.
+pub fn to_end(program: &Path, words: &[&OsStr], stop: &AtomicBool) -> Result<String> {
+    let mut command = tied(None, program, "TERM");
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("cannot start /bin/sh")?;
+    let (out, complaint) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            end(&mut child, Signal::TERM, PATIENCE / 4)?;
+            bail!("interrupted");
+        }
+        std::thread::sleep(LOOK_CLOSELY * 5);
+    };
+    let [out, complaint] = [out, complaint].map(|thread| thread.join().unwrap_or_default());
+    if !status.success() {
+        bail!("{}: {}", program.display(), failure(status, None, &complaint));
+    }
+    Ok(out)
 }
 
 /// One object a line, or one over many lines.
@@ -435,9 +556,7 @@ mod tests {
             what: String::new(),
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             limit: Some(64 << 20),
-            cold: Vec::new(),
-            estimate: Duration::ZERO,
-            makes: None,
+            ..Step::default()
         }
     }
 
@@ -454,6 +573,20 @@ mod tests {
             format!("{:#}", run(&missing, None, &go_on).unwrap_err())
                 .contains("no-such-program is not installed")
         );
+    }
+
+    #[test]
+    fn a_step_uses_what_is_below_a_place_that_another_one_makes() {
+        let of = |words: &[&str]| Step {
+            command: words.iter().map(|&word| word.to_owned()).collect(),
+            ..Step::default()
+        };
+        let place = Path::new("data/sqlite-1x");
+        assert!(of(&["x", "--dir", "data/sqlite-1x"]).uses(place));
+        assert!(of(&["data/sqlite-1x/program", "load"]).uses(place));
+        assert!(!of(&["x", "--dir", "data/sqlite-1x-k"]).uses(place));
+        assert!(!Step { makes: Some(place.to_owned()), ..of(&["x", "data/sqlite-1x"]) }.uses(place));
+        assert!(Step { cold: vec![place.to_owned()], ..Step::default() }.uses(place));
     }
 
     #[test]
@@ -509,6 +642,31 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_run_to_its_end_or_ended() {
+        let shell = Path::new("/bin/sh");
+        let words = |script: &'static str| ["-c", script].map(OsStr::new);
+        let go_on = AtomicBool::new(false);
+        assert_eq!(to_end(shell, &words("echo done"), &go_on).unwrap(), "done\n");
+        let error = to_end(shell, &words("echo 'no room' >&2; exit 3"), &go_on).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3: no room"), "{error}");
+        let begun = Instant::now();
+        let error = to_end(shell, &words("exec sleep 60"), &AtomicBool::new(true)).unwrap_err().to_string();
+        assert!(error.contains("interrupted") && begun.elapsed() < Duration::from_secs(30), "{error}");
+    }
+
+    #[test]
+    fn the_folder_that_a_step_works_in_is_new_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join("left"), "by one that was killed").unwrap();
+        let mut step = Step { works_in: Some(work.clone()), ..step("mkdir \"$0\" && exit 3") };
+        step.command.push(work.display().to_string());
+        let error = format!("{:#}", run(&step, None, &AtomicBool::new(false)).unwrap_err());
+        assert!(error.contains("exit status: 3") && !work.exists(), "{error}");
+    }
+
+    #[test]
     fn a_step_that_is_stopped_brings_nothing() {
         assert_eq!(run(&step("echo 1; exec sleep 60"), None, &AtomicBool::new(true)).unwrap(), None);
     }
@@ -522,5 +680,31 @@ mod tests {
         let step = Step { makes: Some(made.clone()), ..step("echo 1") };
         run(&step, None, &AtomicBool::new(false)).unwrap().unwrap();
         assert!(!made.exists());
+    }
+
+    #[test]
+    fn what_is_made_is_there_when_it_is_whole_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("made");
+        let making = |script: &str| {
+            let script = format!("mkdir \"$0\"; touch \"$0/half\"; [ -e \"$0.part\" ] || exit 9; {script}");
+            let mut step = Step { makes: Some(made.clone()), ..step(&script) };
+            step.command.push(made.display().to_string());
+            step
+        };
+        let go_on = AtomicBool::new(false);
+        run(&making("echo 1"), None, &go_on).unwrap().unwrap();
+        assert!(is_made(&made));
+        // Who fails, or is stopped, leaves nothing.
+        let error = format!("{:#}", run(&making("exit 3"), None, &go_on).unwrap_err());
+        assert!(error.contains("exit status: 3") && !made.exists() && !mark_of(&made).exists(), "{error}");
+        assert_eq!(run(&making("echo 1; exec sleep 60"), None, &AtomicBool::new(true)).unwrap(), None);
+        assert!(!made.exists() && !mark_of(&made).exists());
+        // What a killed lab leaves.
+        mark(&made).unwrap();
+        fs::create_dir(&made).unwrap();
+        assert!(made.exists() && !is_made(&made));
+        run(&making("echo 1"), None, &go_on).unwrap().unwrap();
+        assert!(is_made(&made));
     }
 }

@@ -115,6 +115,33 @@ pub fn sequential_reads(
     }))
 }
 
+/// The same for each of these numbers of threads, one after the other, which share the time: what the fastest of them has done, and what each has. How many requests at one time a device
+/// needs differs from one to the other.
+///
+/// # Errors
+/// As [`sequential_reads`].
+pub fn best_sequential_reads(
+    file: &Path,
+    block: usize,
+    threads: &[usize],
+    time: Duration,
+    profile: Option<Profile>,
+    stop: &AtomicBool,
+) -> Result<Value> {
+    let share = time / threads.len().max(1) as u32;
+    let each = threads.iter().map(|&threads| sequential_reads(file, block, threads, share, profile, stop));
+    let each = each.collect::<Result<Vec<Value>>>()?;
+    let rate = |told: &Value| told["bytes_per_second"].as_f64().unwrap_or(0.0);
+    let Some(best) = each.iter().max_by(|one, other| rate(one).total_cmp(&rate(other))) else {
+        bail!("by how many threads it is to be read is not said");
+    };
+    let mut best = best.clone();
+    if each.len() > 1 {
+        best["tried"] = each.iter().map(|told| json!([told["threads"], told["bytes_per_second"]])).collect();
+    }
+    Ok(best)
+}
+
 /// Writes of 4 KiB to a new file beside `file`, one after the other, each durable when it returns: what statements that each commit are measured by. The
 /// file is written beforehand, as a log is.
 pub fn synchronous_writes(file: &Path, time: Duration, stop: &AtomicBool) -> Result<Value> {
@@ -201,5 +228,28 @@ impl Counters {
             writes: self.writes.saturating_sub(before.writes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_of_several_depths_counts_and_all_are_told() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, vec![7; 4 << 20]).unwrap();
+        let go_on = AtomicBool::new(false);
+        let read = |threads: &[usize]| {
+            best_sequential_reads(&file, 64 << 10, threads, Duration::from_millis(60), None, &go_on)
+        };
+        let best = read(&[1, 4]).unwrap();
+        let tried: Vec<f64> =
+            best["tried"].as_array().unwrap().iter().filter_map(|one| one[1].as_f64()).collect();
+        assert_eq!(tried.len(), 2);
+        assert_eq!(best["bytes_per_second"].as_f64(), tried.into_iter().reduce(f64::max));
+        assert!(read(&[2]).unwrap()["tried"].is_null());
+        assert!(read(&[]).is_err());
     }
 }

@@ -13,6 +13,22 @@ a{color:var(--link)}figure{margin:1.4rem 0}figcaption{font-weight:600;margin-bot
 table{border-collapse:collapse;font-size:.92rem;margin:.8rem 0}th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}\
 th:first-child,td:first-child{text-align:left}th{color:var(--faint);font-weight:600}pre{background:var(--code);padding:.7rem;overflow-x:auto;font-size:.85rem}.faint{color:var(--faint)}";
 
+/// What stands in a table in place of what was left out, as it failed; why, the report begins with.
+pub const LEFT_OUT: &str = "failed";
+
+/// A command as it is typed: words that a shell would take for something else are quoted.
+pub fn typed(words: &[String]) -> String {
+    let is_plain = |word: &String| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=,@%+".contains(&byte);
+        !word.is_empty() && word.bytes().all(plain)
+    };
+    let typed = words.iter().map(|word| match is_plain(word) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    });
+    typed.collect::<Vec<_>>().join(" ")
+}
+
 /// A part of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
@@ -114,6 +130,23 @@ fn html_table(head: &[String], rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_typed_so_that_a_shell_understands_it() {
+        let words = ["gannet-lab", "--to", "my runs/1", "--setting", "x='y'", "$HOME", "", "a=b,c"];
+        let text = typed(&words.map(str::to_owned));
+        assert_eq!(text, r"gannet-lab --to 'my runs/1' --setting 'x='\''y'\''' '$HOME' '' a=b,c");
+        let said = std::process::Command::new("/bin/sh")
+            .args(["-c", &format!("printf '%s\\n' {}", text.replace("'$HOME'", "x"))])
+            .output()
+            .unwrap();
+        let lines = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(
+            lines.lines().collect::<Vec<_>>(),
+            ["gannet-lab", "--to", "my runs/1", "--setting", "x='y'", "x", "", "a=b,c"]
+        );
+    }
+
     use crate::chart::Kind;
 
     #[test]

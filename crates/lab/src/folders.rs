@@ -1,17 +1,12 @@
 //! Folders of databases: copied, so that each measurement begins with the same one, and how much is in them.
 
-use crate::confine::{chill, end};
-use anyhow::{Context, Result, bail};
-use rustix::process::Signal;
+use crate::confine::{chill, installed, to_end};
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// How often it is looked whether a copy is to be given up.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Copies a folder with owners and times, to where nothing is afterwards but the copy. It is on the device, and nothing of either is in the page cache.
 ///
@@ -19,23 +14,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// There is no `cp`, no room, or `stop` was set.
 pub fn copy(from: &Path, to: &Path, stop: &AtomicBool) -> Result<()> {
     remove(to)?;
-    let mut command = Command::new("cp");
+    let cp = installed("cp").context("there is no cp")?;
     // A copy that shares its blocks would be written elsewhere than the one before.
-    command.args(["-a", "--reflink=never", "--"]).arg(from).arg(to);
-    let mut child = command.stdin(Stdio::null()).spawn().context("cannot start cp")?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
+    let words = ["-a", "--reflink=never", "--"].map(OsStr::new);
+    if let Err(error) = to_end(&cp, &[&words[..], &[from.as_os_str(), to.as_os_str()]].concat(), stop) {
         if stop.load(Ordering::Relaxed) {
-            end(&mut child, Signal::TERM, Duration::from_secs(1))?;
             remove(to)?;
-            bail!("interrupted");
+            return Err(error);
         }
-        std::thread::sleep(LOOK_EVERY);
-    };
-    if !status.success() {
-        bail!("cannot copy {from:?} to {to:?}: cp ended with {status}; a copy takes {} bytes", bytes(from)?);
+        let takes = bytes(from)?;
+        return Err(error.context(format!("cannot copy {from:?} to {to:?}; a copy takes {takes} bytes")));
     }
     sync(to)?;
     chill(&[from.to_owned(), to.to_owned()])
@@ -69,6 +57,12 @@ fn sync(folder: &Path) -> Result<()> {
     }
     File::open(folder)?.sync_all()?;
     Ok(())
+}
+
+/// Bytes of a cache that has room for all of a database of so many, and for what is added to it, where that fits into so much memory: three eighths of it at least, as nothing else
+/// needs them, and five at most, as the rest is for whatever else its server needs.
+pub fn cache_for(database: u64, memory: u64) -> u64 {
+    (database + database / 8).clamp(memory / 8 * 3, memory / 8 * 5)
 }
 
 /// Bytes on the device that a file takes, or all files in a folder and those below.
@@ -107,6 +101,14 @@ mod tests {
         remove(&to).unwrap();
         remove(&to).unwrap();
         assert!(!to.exists());
+    }
+
+    #[test]
+    fn a_cache_has_room_for_the_database_and_leaves_some_to_others() {
+        assert_eq!(cache_for(400 << 20, 1200 << 20), 450 << 20);
+        assert_eq!(cache_for(480 << 20, 1200 << 20), 540 << 20);
+        assert_eq!(cache_for(900 << 20, 1200 << 20), 750 << 20);
+        assert_eq!(cache_for(1 << 20, 1200 << 20), 450 << 20);
     }
 
     #[test]

@@ -31,6 +31,22 @@ pub fn describe() -> Value {
     })
 }
 
+/// Bytes of memory that could be had now: of the machine, and of this process's memory cgroup where that has a limit.
+pub fn available_memory() -> Option<u64> {
+    let machine = kibibytes("/proc/meminfo", "MemAvailable");
+    let group = || {
+        let folder = memory_group()?;
+        let number = |names: [&str; 2]| -> Option<u64> {
+            names.iter().find_map(|name| read(folder.join(name))?.parse().ok())
+        };
+        let limit = number(["memory.limit_in_bytes", "memory.max"])?;
+        let used = number(["memory.usage_in_bytes", "memory.current"])?;
+        // What is cached of files goes where somebody needs the memory.
+        Some(limit.saturating_sub(used.saturating_sub(group_cached().unwrap_or(0))))
+    };
+    machine.into_iter().chain(group()).min()
+}
+
 /// Most physical memory this process has had, in bytes.
 pub fn peak_resident() -> Option<u64> {
     kibibytes("/proc/self/status", "VmHWM")
@@ -105,6 +121,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn this_process_has_used_memory() {
         assert!(peak_resident().is_some_and(|bytes| bytes > 100_000));
+        assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
         assert!(describe()["cpus"].as_u64().is_some_and(|cpus| cpus > 0));
     }
 }

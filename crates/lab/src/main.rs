@@ -35,7 +35,7 @@ gannet-lab: measures stores with the same key-value workloads; one JSON object p
 
 USAGE
     gannet-lab list | run EXPERIMENT | report RUN... | compare RUN RUN      experiments: see gannet-lab run --help
-    gannet-lab device --file FILE [--sequential [--profile NAME [--width N]] | --sync-writes] [--block BYTES] [--threads T] [--seconds S] [--seed N]
+    gannet-lab device --file FILE [--sequential [--profile NAME [--width N]] | --sync-writes] [--block BYTES] [--threads T[,T]...] [--seconds S] [--seed N]
     gannet-lab tune DB [OPTIONS]                                            settings for a load: see gannet-lab tune --help
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
@@ -45,7 +45,7 @@ USAGE
                              [--each FILE]
     gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
     gannet-lab scale run --server NAME --from FOLDER --to FOLDER --memory SIZE [--warehouses N] [--sessions N] [--warm-up S]
-                             [--settle S] [--seconds S] [--profile NAME] [--io MODE] [--setting WORD]... [--seed N]
+                             [--settle S] [--seconds S] [--profile NAME] [--io MODE] [--setting WORD]... [--fits] [--seed N]
     gannet-lab restart load|crash|steady|loaded|rest --side SIDE [--from FOLDER] --to FOLDER [--log SIZE] [--memory SIZE]
                              [--rows N | --branches N] [--sessions N] [--seconds S]
                              [--profile NAME [--width N] [--write-rate SIZE]] [--again] [--seed N]
@@ -63,6 +63,7 @@ With --each FILE each transaction is a line of it: when it came in (seconds sinc
 With --think users type and think between transactions, for that share of the times that the specification has (1: as it says).
 `scale` starts gannet or postgresql itself: `load` makes a folder of TPC-C's tables, `run` lets --sessions [25] work on a copy of it
 with --memory in all, page cache included, and checks them afterwards; the device is limited (--profile) after the warm-up.
+With --fits it is read once before that, and rivals' own caches have room for all of it.
 `restart` kills: `load` makes a database, `crash` loads a copy of it until there is so much log and kills it, `loaded` starts a copy of what that has
 left and loads it from its first commit on, `rest` leaves it in peace, and with --again kills it in between. SIDE is wire-gannet, wire-postgresql (TPC-B
 by a server), gannet, sqlite or berkeley-db (rows written anew, embedded; the last with --program, what `rival` has built). What was acknowledged has to be there each time.

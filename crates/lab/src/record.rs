@@ -3,9 +3,9 @@
 //! - `run.json`: the experiment, what was asked for, machine, kernel, versions, seed, commit. Written once, under another name first: where there is one, it
 //!   is whole, and what is there without one is no run yet.
 //! - `steps.jsonl`: one line for each step that has ended, appended and synced when it has. A run that was interrupted goes on behind the last whole
-//!   line; half a line, which a crash has left, counts as none.
+//!   line; half a line, which a crash has left, counts as none. A step that was left out, and is tried again, has a line for each time, of which the last counts.
 //! - `data/`: the databases, removed when the run is complete, unless they are to be kept.
-//! - `lock`: there as long as a lab works on it ([`crate::lock`]).
+//! - `lock`: there as long as a lab works on it ([`crate::lock`]); `limited`: as long as it may have limited the disk ([`crate::throttle`]).
 
 use crate::lock::{self, Lock};
 use anyhow::{Context, Result, bail};
@@ -177,9 +177,9 @@ impl Record {
         for (number, line) in
             text[..whole].split(|&byte| byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty())
         {
-            ended.push(
-                serde_json::from_slice(line).with_context(|| format!("{steps:?}, line {}", number + 1))?,
-            );
+            let one: Ended =
+                serde_json::from_slice(line).with_context(|| format!("{steps:?}, line {}", number + 1))?;
+            put_last(&mut ended, one);
         }
         let Head { order, steps, circumstances, .. } = head;
         Ok(Record { folder: folder.to_owned(), lock: None, order, steps, circumstances, ended })
@@ -200,9 +200,19 @@ impl Record {
         self.folder.join("data")
     }
 
-    /// What a step has brought, if it has ended.
+    /// What a step has brought, if it has ended and was not left out.
     pub fn find(&self, id: &str) -> Option<&Ended> {
+        self.tried(id).filter(|ended| ended.skipped.is_none())
+    }
+
+    /// The same, also where it was left out.
+    pub fn tried(&self, id: &str) -> Option<&Ended> {
         self.ended.iter().find(|ended| ended.id == id)
+    }
+
+    /// Whether a step was left out, as it failed or needs what another one was to make.
+    pub fn is_left_out(&self, id: &str) -> bool {
+        self.tried(id).is_some_and(|ended| ended.skipped.is_some())
     }
 
     /// Adds a step that has ended, durably.
@@ -219,9 +229,15 @@ impl Record {
         cut.and_then(|()| file.write_all(&line))
             .and_then(|()| file.sync_all())
             .with_context(|| format!("cannot write {path:?}"))?;
-        self.ended.push(ended);
+        put_last(&mut self.ended, ended);
         Ok(())
     }
+}
+
+/// Adds what a step has brought, in place of its being left out before.
+fn put_last(all: &mut Vec<Ended>, ended: Ended) {
+    all.retain(|before| before.id != ended.id || before.skipped.is_none());
+    all.push(ended);
 }
 
 /// Fails where there is anything in a folder but what a run leaves that could not be created.
@@ -296,6 +312,20 @@ mod tests {
         assert_eq!((again.ended.len(), &again.order, again.find("two")), (2, &order(), Some(&step("two"))));
         again.add(step("three")).unwrap();
         assert_eq!(Record::open(&folder).unwrap().ended, [step("one"), step("two"), step("three")]);
+    }
+
+    #[test]
+    fn what_was_left_out_counts_as_tried_until_it_has_brought_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Record::create(folder.path(), &order(), 2, Value::Null).unwrap();
+        run.add(Ended { skipped: Some("no memory".to_owned()), output: Vec::new(), ..step("one") }).unwrap();
+        run.add(step("two")).unwrap();
+        assert_eq!((run.find("one"), run.is_left_out("one"), run.is_left_out("two")), (None, true, false));
+        run.add(step("one")).unwrap();
+        for run in [&run, &Record::open(folder.path()).unwrap()] {
+            assert_eq!(run.ended, [step("two"), step("one")]);
+            assert!(!run.is_left_out("one"));
+        }
     }
 
     #[test]

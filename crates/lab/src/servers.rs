@@ -4,7 +4,7 @@
 //! Gannet and PostgreSQL are spoken to with the same protocol, by the same client. Firebird has one of its own: [`crate::firebird`].
 
 use crate::confine::{Group, chill, end, installed, status, tied, tied_as};
-use crate::folders::bytes;
+use crate::folders::{bytes, cache_for};
 use crate::isolation::client::Client;
 use anyhow::{Context, Result, bail};
 use gannet_server::frontend::{Address, Host, SslMode};
@@ -212,6 +212,20 @@ pub fn database(folder: &Path) -> PathBuf {
     folder.join("lab.gnt")
 }
 
+/// Settings of a server whose database fits into so much memory: with a cache of its own that has room for all of it.
+///
+/// # Errors
+/// The database in the folder cannot be looked at.
+pub fn fitting(kind: Kind, folder: &Path, memory: u64) -> Result<Vec<String>> {
+    Ok(match kind {
+        // All of its budget is for whatever it needs most.
+        Kind::Gannet => Vec::new(),
+        Kind::PostgreSql => {
+            vec![format!("shared_buffers={}MB", cache_for(bytes(&folder.join("base"))?, memory) >> 20)]
+        }
+    })
+}
+
 impl Options {
     /// Of Gannet: its memory, and otherwise what it has by itself.
     fn gannet_settings(&self) -> Vec<String> {
@@ -243,7 +257,7 @@ impl Options {
         ]
         .map(str::to_owned)
         .to_vec();
-        // With half of it the OOM killer comes: what is left is for its processes, and its page cache.
+        // With half of it the OOM killer comes where there is little: what is left is for its processes, and its page cache. Where all fits, see `fitting`.
         settings.push(format!("shared_buffers={}MB", memory / 4));
         settings.push(format!("effective_cache_size={}MB", memory / 4 * 3));
         settings.push(format!("port={THEIR_PORT}"));

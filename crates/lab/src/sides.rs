@@ -108,6 +108,19 @@ impl Side {
         }
     }
 
+    /// Settings of a server whose database, which is in this folder, fits into so much memory: with a cache of its own that has room for all of it.
+    ///
+    /// # Errors
+    /// The database cannot be looked at.
+    pub fn fitting(self, folder: &Path, memory: u64) -> Result<Vec<String>> {
+        match self {
+            Side::Wire(kind) => servers::fitting(kind, folder, memory),
+            Side::Firebird => firebird::server::fitting(folder, memory),
+            // It has none of its own but the page cache.
+            Side::Sqlite => Ok(Vec::new()),
+        }
+    }
+
     /// Has a database written durably from now on whose writes were not forced while it was loaded; its server has been stopped.
     ///
     /// # Errors

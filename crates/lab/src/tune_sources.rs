@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::parse_size;
+use gannet_lab::confine;
 use gannet_lab::gannet;
 use gannet_lab::isolation::client::Client;
 use gannet_lab::servers::{self, Kind, Options};
@@ -11,7 +12,7 @@ use gannet_lab::tune::trial;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Budget in which copies are settled.
@@ -63,7 +64,7 @@ fn log_of(file: &Path) -> PathBuf {
 }
 
 /// Copies a database into a new folder for a server. Nobody can open it meanwhile; where somebody has it open already, he makes a backup of it, which is restored.
-pub(crate) fn copy(database: &Path, to: &Path, place: &Workplace) -> Result<()> {
+pub(crate) fn copy(database: &Path, to: &Path, place: &Workplace, stop: &AtomicBool) -> Result<()> {
     servers::make(Kind::Gannet, to)?;
     let target = servers::database(to);
     let source = File::open(database).with_context(|| format!("{database:?}"))?;
@@ -72,7 +73,7 @@ pub(crate) fn copy(database: &Path, to: &Path, place: &Workplace) -> Result<()> 
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             drop(source);
-            return backup(database, &target, place);
+            return backup(database, &target, place, stop);
         }
         Err(fs::TryLockError::Error(error)) => {
             return Err(error).with_context(|| format!("cannot lock {database:?}"));
@@ -93,23 +94,19 @@ pub(crate) fn copy(database: &Path, to: &Path, place: &Workplace) -> Result<()> 
     Ok(())
 }
 
-fn backup(database: &Path, target: &Path, place: &Workplace) -> Result<()> {
+fn backup(database: &Path, target: &Path, place: &Workplace, stop: &AtomicBool) -> Result<()> {
     let folder = place.folder().join("backup");
     fs::create_dir(&folder)?;
     eprintln!("it is open: its server makes a backup");
-    command(&["backup".as_ref(), database.as_os_str(), folder.as_os_str()])?;
-    command(&["restore".as_ref(), folder.as_os_str(), target.as_os_str()])?;
+    command(&["backup".as_ref(), database.as_os_str(), folder.as_os_str()], stop)?;
+    command(&["restore".as_ref(), folder.as_os_str(), target.as_os_str()], stop)?;
     Ok(fs::remove_dir_all(&folder)?)
 }
 
 /// Runs a command of Gannet's program; what it prints is read only where it fails.
-fn command(words: &[&OsStr]) -> Result<()> {
-    let done = Command::new(servers::gannet()?).args(words).stdin(Stdio::null()).output()?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr).trim().lines().last().unwrap_or_default().to_owned();
-        bail!("gannet {}: {said}", words.first().unwrap_or(&OsStr::new("")).display());
-    }
-    Ok(())
+fn command(words: &[&OsStr], stop: &AtomicBool) -> Result<()> {
+    let done = confine::to_end(&servers::gannet()?, words, stop);
+    done.map(drop).with_context(|| format!("gannet {}", words.first().unwrap_or(&OsStr::new("")).display()))
 }
 
 /// Opens a copy and closes it, so that its file is all of it, and fills the built-in load's table where that is wanted and it is not there; gives the size of
@@ -169,16 +166,22 @@ fn one(client: &mut Client, sql: &str) -> Result<String> {
 }
 
 /// Makes a copy of a settled one, with pages of another size; gives its file.
-pub(crate) fn with_pages(from: &Path, dir: &Path, page_size: u64, place: &Workplace) -> Result<PathBuf> {
+pub(crate) fn with_pages(
+    from: &Path,
+    dir: &Path,
+    page_size: u64,
+    place: &Workplace,
+    stop: &AtomicBool,
+) -> Result<PathBuf> {
     let dump = place.folder().join("dump.sql");
     servers::make(Kind::Gannet, dir)?;
     let file = servers::database(dir);
     if !dump.exists() {
-        command(&["dump".as_ref(), servers::database(from).as_os_str(), dump.as_os_str()])?;
+        command(&["dump".as_ref(), servers::database(from).as_os_str(), dump.as_os_str()], stop)?;
     }
     let page_size = page_size.to_string();
     let options = [OsStr::new("--create"), OsStr::new("--page-size"), page_size.as_ref()];
-    command(&[&["load".as_ref(), dump.as_os_str(), file.as_os_str()][..], &options].concat())?;
+    command(&[&["load".as_ref(), dump.as_os_str(), file.as_os_str()][..], &options].concat(), stop)?;
     Ok(file)
 }
 

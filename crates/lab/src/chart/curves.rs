@@ -1,15 +1,17 @@
 //! Curves: means with their confidence intervals over values of a setting, which stand at equal distances.
 
 use super::{
-    BOTTOM, Bars, COLOURS, Figure, HEIGHT, LEFT, RIGHT, Scale, TOP, WIDTH, draw_x_title, escaped, number,
-    quoted,
+    BOTTOM, Bars, COLOURS, Figure, HEIGHT, LEFT, RIGHT, Scale, Spread, TOP, WIDTH, draw_x_title, escaped,
+    number, quoted, stroke,
 };
 use std::fmt::Write;
 
 impl Figure {
     pub(super) fn draw_curves(&self, out: &mut String, x_title: &str, groups: &[String], curves: &[Bars]) {
         let values = curves.iter().flat_map(|curve| &curve.values).flatten();
-        let all = values.flat_map(|spread| [spread.median, spread.least.max(0.0), spread.most]);
+        // An interval that goes below zero says nothing of a zero that was measured.
+        let least = |spread: &Spread| if spread.least > 0.0 { spread.least } else { spread.median };
+        let all = values.flat_map(|spread| [spread.median, least(spread), spread.most]);
         let y = Scale::new(all, HEIGHT - BOTTOM, TOP, true);
         self.draw_scale(out, &y);
         let width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
@@ -37,7 +39,8 @@ impl Figure {
             let colour = index % COLOURS;
             let _ = write!(
                 out,
-                "<polyline fill=\"none\" stroke=\"var(--c{colour})\" stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"/>",
+                "<polyline fill=\"none\" {} stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"/>",
+                stroke(index),
                 path.trim_end()
             );
             for (group, spread) in points() {
@@ -86,13 +89,14 @@ impl Figure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Spread};
+    use super::super::Kind;
     use super::*;
 
     #[test]
     fn a_curve_has_its_points_intervals_and_data() {
-        let spread =
-            |median: f64, half: f64| Some(Spread { median, least: median - half, most: median + half });
+        let spread = |median: f64, half: f64| {
+            Some(Spread { median, least: median - half, most: median + half, is_at_least: false })
+        };
         let curves = vec![
             Bars { name: "one".to_owned(), values: vec![spread(10.0, 2.0), None, spread(30.0, 0.0)] },
             Bars { name: "two".to_owned(), values: vec![spread(5.0, 9.0)] },

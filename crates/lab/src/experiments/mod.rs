@@ -54,9 +54,24 @@ pub trait Experiment: Sync {
     /// What is to be done; databases go to the folder `data`.
     fn steps(&self, order: &Order, data: &Path) -> Vec<Step>;
 
+    /// What it needs, about: it is looked for before anything is made.
+    fn needs(&self, order: &Order) -> Needs;
+
     /// What came of it.
     fn report(&self, run: &Record) -> Document;
 }
+
+/// What an experiment needs, about, so that it is not ended in the middle of it; rather too much than too little.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Bytes of the disk, where all databases and what is made of them are there at one time.
+    pub disk: u64,
+    /// Bytes of memory: the largest limit that somebody is held to, and [`AROUND`].
+    pub memory: u64,
+}
+
+/// Bytes of memory for who measures, and for clients.
+const AROUND: u64 = 256 << 20;
 
 /// Somebody to be compared with.
 #[derive(Clone, Copy, Debug)]
@@ -110,10 +125,10 @@ fn building(data: &Path, program: Program) -> Step {
         id: format!("build, {}", program.name),
         what: format!("builds the program of {}", program.name),
         command: command.map(str::to_owned).to_vec(),
-        limit: None,
-        cold: Vec::new(),
         estimate: Duration::from_secs(1),
         makes: Some(to),
+        rival: Some(program.name),
+        ..Step::default()
     }
 }
 

@@ -1,12 +1,13 @@
 //! X4: memory that is already full. Uniform look-ups of small records, with a database of as much as, twice, and four times the memory there is.
 
-use super::{BERKELEY_DB, Experiment, Rival, SQLITE, building, program_folder};
+use super::{AROUND, BERKELEY_DB, Experiment, Needs, Rival, SQLITE, building, program_folder};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::confine::{OURSELVES, Step};
-use crate::document::{Document, Part};
+use crate::document::{Document, LEFT_OUT, Part};
 use crate::driver::KEY_LEN;
 use crate::record::{Ended, Order, Record, Size};
 use crate::rivals::{self, Program};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,12 +22,17 @@ const THREADS: [u32; 2] = [2, 16];
 const PAGE_SIZE: u64 = 4096;
 /// Keys of a batch.
 const BATCH: u32 = 256;
+/// Of the limit, what Gannet's budget has, embedded and by SQL: it takes no more than that, and the rest is for the process around it, as everybody has one.
+const GANNET_PERCENT: u64 = 85;
 /// Of the limit, what Berkeley DB's cache has: what it takes besides comes on top.
 const BERKELEY_PERCENT: u64 = 90;
 /// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it. With 90 % the system ended it for want of memory now and then.
 const ROCKSDB_PERCENT: u64 = 85;
 /// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
 const SQLITE_CACHE: u64 = 4 << 20;
+
+/// Gannet's rows as a table, as reports name it.
+const SQL: &str = "Gannet, SQL";
 
 /// How large it is, and how long it is measured.
 struct Plan {
@@ -45,9 +51,9 @@ impl Plan {
         }
     }
 
-    /// Our memory budget: that is all we take.
+    /// Our memory budget.
     fn budget(&self) -> u64 {
-        self.limit
+        self.limit / 100 * GANNET_PERCENT
     }
 
     fn rows(&self, multiple: u64) -> u64 {
@@ -78,6 +84,13 @@ struct Contestant {
     has_batches: bool,
 }
 
+impl Contestant {
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (!self.store.starts_with("gannet")).then_some(self.store)
+    }
+}
+
 fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let mut all = Vec::new();
@@ -93,10 +106,16 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
         });
     }
     all.push(Contestant {
-        name: "Gannet, SQL".to_owned(),
+        name: SQL.to_owned(),
         program: None,
         store: "gannet-sql",
-        options: words(&["--driver", "gannet-sql"]),
+        // In the first of the modes, as it is the statements that make the difference.
+        options: words(&[
+            "--driver",
+            "gannet-sql",
+            "--io",
+            order.modes.first().map_or("auto", String::as_str),
+        ]),
         memory: plan.budget(),
         has_batches: false,
     });
@@ -225,10 +244,10 @@ impl Experiment for Squeeze {
                     id,
                     what: format!("fills {}, {multiple}× the memory", contestant.store),
                     command: store_command("load", contestant, &dir, &plan, multiple, order.seed),
-                    limit: None,
-                    cold: Vec::new(),
                     estimate: Duration::from_secs(plan.rows(multiple) / 400_000 + 1),
                     makes: Some(dir),
+                    rival: contestant.rival(),
+                    ..Step::default()
                 });
             }
         }
@@ -258,10 +277,8 @@ impl Experiment for Squeeze {
                     id: device_id(threads, round),
                     what: format!("the device alone, {threads} threads"),
                     command,
-                    limit: None,
-                    cold: Vec::new(),
                     estimate: Duration::from_secs(u64::from(plan.seconds) + 1),
-                    makes: None,
+                    ..Step::default()
                 });
                 for multiple in MULTIPLES {
                     for contestant in &contestants {
@@ -278,7 +295,8 @@ impl Experiment for Squeeze {
                             limit: Some(plan.limit),
                             cold: vec![dir.clone()],
                             estimate: time,
-                            makes: None,
+                            rival: contestant.rival(),
+                            ..Step::default()
                         };
                         let id = lookups_id(&contestant.name, multiple, threads, round);
                         steps.push(step(id, "look-ups", measured(command("lookups"), threads, &[])));
@@ -298,15 +316,25 @@ impl Experiment for Squeeze {
         steps
     }
 
+    /// Databases of everybody for each multiple, which may be a half larger than their rows.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let stores: HashSet<&str> = contestants(order, &plan).iter().map(|one| one.store).collect();
+        let rows: u64 = MULTIPLES.iter().map(|multiple| multiple * plan.limit).sum();
+        Needs { disk: stores.len() as u64 * rows / 2 * 3, memory: plan.limit + AROUND }
+    }
+
     fn report(&self, run: &Record) -> Document {
         let found = Found { run, plan: Plan::of(run.order.size) };
         let mut parts = vec![
             Part::Text(format!(
-                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is the same. \
+                "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is {} % of that, for its key-value interface and for SQL, which is in the I/O mode {}. \
                  What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it, and pages are as large, LMDB's as they are. \
-                 Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, RocksDB's block cache {ROCKSDB_PERCENT} %, LMDB and SQLite live on the page cache.",
+                 Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, as it needs little besides; RocksDB's block cache {ROCKSDB_PERCENT} %, as with more the system ends it now and then; LMDB and SQLite live on the page cache.",
                 KEY_LEN as u64 + VALUE_LEN,
                 gannet_base::units::format_size(found.plan.limit),
+                found.percent(),
+                found.sql_mode(),
                 found.plan.warm_up,
                 PAGE_SIZE >> 10
             )),
@@ -334,6 +362,11 @@ impl Experiment for Squeeze {
     }
 }
 
+/// Bytes as mebibytes, for people.
+fn mebibytes(bytes: Option<f64>) -> String {
+    bytes.map_or("not seen".to_owned(), |bytes| number(bytes / f64::from(1 << 20)))
+}
+
 /// What the steps have brought.
 struct Found<'r> {
     run: &'r Record,
@@ -343,6 +376,28 @@ struct Found<'r> {
 impl Found<'_> {
     fn contestants(&self) -> Vec<Contestant> {
         contestants(&self.run.order, &self.plan)
+    }
+
+    /// A word of the look-ups' command of a contestant, behind this one: runs of before may have had others.
+    fn asked(&self, contestant: &str, option: &str) -> Option<&str> {
+        let ended = self.run.find(&lookups_id(contestant, MULTIPLES[0], THREADS[0], 1))?;
+        ended.command.windows(2).find(|two| two[0] == option).map(|two| &*two[1])
+    }
+
+    /// Of the limit, what Gannet's budget had.
+    fn percent(&self) -> u64 {
+        let first = self.contestants().into_iter().next();
+        let asked = first.and_then(|first| self.asked(&first.name, "--memory")?.parse::<u64>().ok());
+        asked.map_or(GANNET_PERCENT, |memory| (memory as f64 * 100.0 / self.plan.limit as f64).round() as u64)
+    }
+
+    /// The I/O mode of Gannet's SQL.
+    fn sql_mode(&self) -> &str {
+        let first = self.run.order.modes.first().map_or("auto", String::as_str);
+        match self.run.find(&lookups_id(SQL, MULTIPLES[0], THREADS[0], 1)) {
+            Some(_) => self.asked(SQL, "--io").unwrap_or("auto"),
+            None => first,
+        }
     }
 
     /// One figure of each repetition.
@@ -389,13 +444,22 @@ impl Found<'_> {
             "range",
             "device reads/s ÷ the device alone",
             "p99, µs",
-            "major faults",
-            "swapped out, MiB",
+            "major faults, at most",
+            "swapped out at most, MiB",
         ];
         let mut rows = Vec::new();
         for contestant in &contestants {
             for multiple in MULTIPLES {
-                let Some(spread) = rate(contestant, multiple) else { continue };
+                let Some(spread) = rate(contestant, multiple) else {
+                    let id = |time| lookups_id(&contestant.name, multiple, threads, time);
+                    if (1..=self.run.order.repeat).any(|time| self.run.is_left_out(&id(time))) {
+                        let mut row =
+                            vec![contestant.name.clone(), format!("{multiple}×"), LEFT_OUT.to_owned()];
+                        row.resize(head.len(), "–".to_owned());
+                        rows.push(row);
+                    }
+                    continue;
+                };
                 let of = |path: &str| {
                     self.lookups(&contestant.name, multiple, threads, path).map(|spread| spread.median)
                 };
@@ -407,8 +471,8 @@ impl Found<'_> {
                     format!("{}–{}", number(spread.least), number(spread.most)),
                     share.map_or("–".to_owned(), |(reads, device)| number(reads / device)),
                     of("/measured/latency_us/p99").map_or("–".to_owned(), number),
-                    self.faults(&lookups_id(&contestant.name, multiple, threads, 1)),
-                    self.swapped(&lookups_id(&contestant.name, multiple, threads, 1)),
+                    self.faults(|time| lookups_id(&contestant.name, multiple, threads, time)),
+                    self.swapped(|time| lookups_id(&contestant.name, multiple, threads, time)),
                 ]);
             }
         }
@@ -419,19 +483,30 @@ impl Found<'_> {
         ]
     }
 
-    fn faults(&self, id: &str) -> String {
-        let faults = self.run.find(id).and_then(|ended| ended.group["major_faults"].as_f64());
+    /// The most that a step's group had, in whichever repetition.
+    fn most(&self, id: impl Fn(u32) -> String, of: impl Fn(&Ended) -> Option<f64>) -> Option<f64> {
+        (1..=self.run.order.repeat).filter_map(|time| of(self.run.find(&id(time))?)).reduce(f64::max)
+    }
+
+    /// The same, of a column of what was seen while it ran.
+    fn most_seen(&self, id: impl Fn(u32) -> String, column: usize) -> Option<f64> {
+        self.most(id, |ended| {
+            let samples = ended.group["samples"].as_array()?;
+            samples.iter().filter_map(|sample| sample[column].as_f64()).reduce(f64::max)
+        })
+    }
+
+    fn faults(&self, id: impl Fn(u32) -> String) -> String {
+        let faults = self.most(id, |ended| ended.group["major_faults"].as_f64());
         faults.map_or("not seen".to_owned(), number)
     }
 
     /// The most that was swapped out while a step ran.
-    fn swapped(&self, id: &str) -> String {
+    fn swapped(&self, id: impl Fn(u32) -> String) -> String {
         if self.run.circumstances["has_swap"] != true {
             return "unmeasured: no swap".to_owned();
         }
-        let samples = self.run.find(id).and_then(|ended| ended.group["samples"].as_array());
-        let most = samples.and_then(|samples| samples.iter().filter_map(|sample| sample[2].as_u64()).max());
-        most.map_or("not seen".to_owned(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
+        mebibytes(self.most_seen(id, 2))
     }
 
     fn over_time(&self, threads: u32) -> Figure {
@@ -499,22 +574,19 @@ impl Found<'_> {
     fn memory(&self) -> Vec<Part> {
         let mut rows = Vec::new();
         for contestant in self.contestants() {
-            let ended = self.run.find(&lookups_id(&contestant.name, MULTIPLES[1], THREADS[0], 1));
-            let Some(ended) = ended else { continue };
-            let mebibytes = |bytes: Option<u64>| {
-                bytes.map_or("not seen".to_owned(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
-            };
-            let samples = ended.group["samples"].as_array();
-            let cached =
-                samples.and_then(|samples| samples.iter().filter_map(|sample| sample[3].as_u64()).max());
+            let id = |time| lookups_id(&contestant.name, MULTIPLES[1], THREADS[0], time);
+            if self.most(id, |ended| Some(ended.seconds)).is_none() {
+                continue;
+            }
             rows.push(vec![
-                contestant.name,
-                mebibytes(ended.group["peak_bytes"].as_u64()),
-                mebibytes(cached),
+                contestant.name.clone(),
+                mebibytes(self.most(id, |ended| ended.group["peak_bytes"].as_f64())),
+                mebibytes(self.most_seen(id, 3)),
             ]);
         }
-        let head =
-            ["", "the cgroup's peak, MiB", "of that page cache at most, MiB"].map(str::to_owned).to_vec();
+        let head = ["", "the cgroup's peak at most, MiB", "of that page cache at most, MiB"]
+            .map(str::to_owned)
+            .to_vec();
         let limit = match rows.iter().any(|row| row[1] != "not seen") {
             _ if rows.is_empty() => format!("With {}× the memory nothing was measured.", MULTIPLES[1]),
             true => format!("With {}× the memory.", MULTIPLES[1]),
@@ -525,5 +597,73 @@ impl Found<'_> {
             false => "No swap was on, so nothing could be swapped out: that is unmeasured.",
         };
         vec![Part::Text(format!("{limit} {swap}")), Part::Table(head, rows)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn order(modes: &[&str]) -> Order {
+        Order {
+            experiment: "squeeze".to_owned(),
+            size: Size::Quick,
+            rivals: vec!["rocksdb".to_owned()],
+            modes: modes.iter().map(|&mode| mode.to_owned()).collect(),
+            profiles: vec!["as-is".to_owned()],
+            repeat: 2,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn gannet_has_its_share_of_the_memory_and_sql_the_first_mode() {
+        let steps = Squeeze.steps(&order(&["buffered", "direct"]), Path::new("data"));
+        let value = |id: &str, name: &str| {
+            let step = steps.iter().find(|step| step.id == id).unwrap();
+            step.command.windows(2).find(|two| two[0] == name).map(|two| two[1].clone())
+        };
+        let share = (Plan::of(Size::Quick).limit / 100 * 85).to_string();
+        for name in ["Gannet, direct", "Gannet, SQL"] {
+            assert_eq!(value(&lookups_id(name, 2, 2, 1), "--memory").as_ref(), Some(&share), "{name}");
+        }
+        assert_eq!(value(&lookups_id("Gannet, SQL", 2, 2, 1), "--io").as_deref(), Some("buffered"));
+    }
+
+    #[test]
+    fn what_a_report_says_of_memory_is_the_most_of_all_repetitions_and_what_failed_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run =
+            Record::create(&folder.path().join("run"), &order(&["direct"]), 4, json!({ "has_swap": true }))
+                .unwrap();
+        for (time, faults, swapped) in [(1, 3, 0), (2, 700, 5 << 20)] {
+            run.add(Ended {
+                id: lookups_id("Gannet, direct", 2, 2, time),
+                command: Vec::new(),
+                began_unix: 1,
+                seconds: 1.0,
+                output: vec![json!({ "measured": { "per_second_mean": 1000.0 * f64::from(time) } })],
+                group: json!({ "major_faults": faults, "peak_bytes": 1 << 20, "samples": [[0.5, 1, swapped, 0]] }),
+                skipped: None,
+            })
+            .unwrap();
+        }
+        let failed = Ended {
+            id: lookups_id("RocksDB, direct", 2, 2, 1),
+            command: Vec::new(),
+            began_unix: 1,
+            seconds: 1.0,
+            output: Vec::new(),
+            group: Value::Null,
+            skipped: Some("no memory".to_owned()),
+        };
+        run.add(failed).unwrap();
+        let text = Squeeze.report(&run).markdown();
+        assert!(
+            text.contains("| Gannet, direct | 2× | 1,500 | 1,000–2,000 | – | – | 700 | 5.00 |"),
+            "{text}"
+        );
+        assert!(text.contains("| RocksDB, direct | 2× | failed | – |"), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 mod report;
 
-use super::{Experiment, Rival};
+use super::{AROUND, Experiment, Needs, Rival};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -269,16 +269,16 @@ fn tuner(order: &Order, plan: &Plan, data: &Path) -> Step {
     add("--warm-up", tenths(plan.tune_warm_up));
     add("--seconds", tenths(plan.tune_measure));
     add("--seed", order.seed.to_string());
-    add("--work", data.join("tuning").display().to_string());
+    let work = data.join("tuning");
+    add("--work", work.display().to_string());
     command.extend(["--confined".to_owned(), "--json".to_owned()]);
     Step {
         id: TUNER.to_owned(),
         what: "the tuner, by itself".to_owned(),
         command,
-        limit: None,
-        cold: Vec::new(),
         estimate: Duration::from_secs(plan.tune_time),
-        makes: None,
+        works_in: Some(work),
+        ..Step::default()
     }
 }
 
@@ -336,10 +336,9 @@ impl Experiment for Tune {
                     format_size(run.page_size)
                 ),
                 command,
-                limit: None,
-                cold: Vec::new(),
                 estimate: Duration::from_secs(run.bytes / (60 * MIB) + 1),
                 makes: Some(dir),
+                ..Step::default()
             });
         }
         for time in 1..=order.repeat {
@@ -348,15 +347,25 @@ impl Experiment for Tune {
                     id: run.id(time),
                     what: run.id(time),
                     command: run.command(data, &plan, order.seed + u64::from(time)),
-                    limit: None,
-                    cold: Vec::new(),
                     estimate: Duration::from_secs(u64::from((plan.warm_up + plan.measure).div_ceil(10))),
-                    makes: None,
+                    ..Step::default()
                 });
             }
         }
         steps.push(tuner(order, &plan, data));
         steps
+    }
+
+    /// Each database that is filled, and a copy of the largest that grows by as much; the tuner has one of each size of pages, a dump, and one that is worked on.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let runs = runs(order, &plan);
+        let filled: HashSet<(u64, u64)> = runs.iter().map(|run| (run.bytes, run.page_size)).collect();
+        let (all, largest) =
+            filled.iter().fold((0, 0), |(all, most), (bytes, _)| (all + bytes, (*bytes).max(most)));
+        let tuner = (plan.tune_pages.len() as u64 + 3) * plan.usual_bytes();
+        let memory = runs.iter().map(|run| run.memory).max().unwrap_or(plan.usual_memory);
+        Needs { disk: all / 4 * 5 + (2 * largest).max(tuner), memory: memory + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

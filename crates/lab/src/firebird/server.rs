@@ -3,7 +3,7 @@
 //! Nothing of the system's installation is used but its programs: the root has links to them, and settings of our own. The server keeps to its folder.
 
 use crate::confine::{Group, installed, tied};
-use crate::folders::bytes;
+use crate::folders::{bytes, cache_for};
 use crate::servers::Process;
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
@@ -107,6 +107,17 @@ fn found() -> Result<Installed> {
 /// The setting of a cache of so many bytes.
 pub fn cache_of(bytes: u64) -> String {
     format!("DefaultDbCachePages={}", bytes / PAGE_SIZE)
+}
+
+/// Settings for a database that fits into so much memory: a cache that has room for all of it, and as much of the rest for sorts as leaves an eighth to its sessions.
+///
+/// # Errors
+/// The database in the folder cannot be looked at.
+pub fn fitting(folder: &Path, memory: u64) -> Result<Vec<String>> {
+    let size = bytes(&database(folder))?;
+    let cache = cache_for(size, memory);
+    let sorts = size.min((memory / 8 * 7).saturating_sub(cache));
+    Ok(vec![cache_of(cache), format!("TempCacheLimit={sorts}")])
 }
 
 /// The database in a folder.
@@ -407,6 +418,19 @@ mod tests {
         // It is no setting of the server's file.
         let unswept = options(&["SweepInterval=20000", "SweepInterval=0"]);
         assert_eq!((unswept.tuned(), unswept.given(SWEEP_INTERVAL)), (usual, Some("0")));
+    }
+
+    #[test]
+    fn what_fits_has_a_cache_that_has_room_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(database(folder.path()), vec![1; 8 << 20]).unwrap();
+        let size = bytes(&database(folder.path())).unwrap();
+        let settings = fitting(folder.path(), 64 << 20).unwrap();
+        assert_eq!(settings, [cache_of(24 << 20), format!("TempCacheLimit={size}")]);
+        let options = Options { folder: folder.path().to_owned(), memory: Some(64 << 20), settings };
+        let told = options.tuned();
+        assert_eq!(told.iter().filter(|one| one.starts_with("TempCacheLimit")).count(), 1);
+        assert!(told.contains(&cache_of(24 << 20)), "{told:?}");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use super::life::{self, Purpose};
 use super::{Setup, Side, Work, copy, database, go_on, keep_told, read_told};
-use crate::confine::{Group, chill, tied};
+use crate::confine::{Group, chill, tied, to_end};
 use crate::tpcb::check::Told;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -182,10 +183,10 @@ fn told(end: &Value) -> Result<Vec<Told>> {
 ///
 /// # Errors
 /// The database's.
-pub fn load(setup: &Setup, to: &Path) -> Result<Value> {
+pub fn load(setup: &Setup, to: &Path, stop: &AtomicBool) -> Result<Value> {
     let begun = Instant::now();
     let settings = match setup.side {
-        Side::BerkeleyDb => load_by_program(setup, &database(to))?,
+        Side::BerkeleyDb => load_by_program(setup, &database(to), stop)?,
         _ => life::load(setup, &database(to))?,
     };
     Ok(
@@ -194,16 +195,14 @@ pub fn load(setup: &Setup, to: &Path) -> Result<Value> {
 }
 
 /// Has a rival's program make a database; gives its settings.
-fn load_by_program(setup: &Setup, folder: &Path) -> Result<Value> {
+fn load_by_program(setup: &Setup, folder: &Path, stop: &AtomicBool) -> Result<Value> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
-    let mut command = Command::new(program(setup)?);
-    command.args(["load", "--dir"]).arg(folder).args(shape());
-    command.args(["--rows", &life::rows(setup).count.to_string()]);
-    let done = command.stdin(Stdio::null()).output().context("cannot start a rival's program")?;
-    if !done.status.success() {
-        bail!("a load ended with {}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim());
-    }
-    let mut said: Value = serde_json::from_slice(&done.stdout)?;
+    let rows = life::rows(setup).count.to_string();
+    let mut words = vec![OsStr::new("load"), OsStr::new("--dir"), folder.as_os_str()];
+    let shape = shape();
+    words.extend(shape.iter().map(OsStr::new));
+    words.extend(["--rows", &rows].map(OsStr::new));
+    let mut said: Value = serde_json::from_str(&to_end(&program(setup)?, &words, stop)?)?;
     Ok(said["settings"].take())
 }
 
@@ -212,7 +211,7 @@ fn load_by_program(setup: &Setup, folder: &Path) -> Result<Value> {
 /// # Errors
 /// The database's, or that somebody wants an end.
 pub fn crash(setup: &Setup, from: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
-    copy(from, to)?;
+    copy(from, to, stop)?;
     let mut life = Life::begin(setup, to, Purpose::Die)?;
     let open = life.event("open", stop)?;
     let mut end = life.event("end", stop)?;
@@ -234,7 +233,7 @@ pub fn crash(setup: &Setup, from: &Path, to: &Path, stop: &AtomicBool) -> Result
 /// # Errors
 /// As [`crash`].
 pub fn steady(setup: &Setup, from: &Path, work: &Path, stop: &AtomicBool) -> Result<Value> {
-    let work = Work::copy_of(from, work)?;
+    let work = Work::copy_of(from, work, stop)?;
     let mut life = Life::begin(setup, &work.0, Purpose::Work)?;
     let open = life.event("open", stop)?;
     let mut end = life.event("end", stop)?;
@@ -251,7 +250,7 @@ pub fn steady(setup: &Setup, from: &Path, work: &Path, stop: &AtomicBool) -> Res
 /// As [`crash`]; or something is lost.
 pub fn loaded(setup: &Setup, from: &Path, work: &Path, stop: &AtomicBool) -> Result<Value> {
     let before = read_told(from)?;
-    let work = Work::copy_of(from, work)?;
+    let work = Work::copy_of(from, work, stop)?;
     let mut life = Life::begin(setup, &work.0, Purpose::Work)?;
     let open = life.event("open", stop)?;
     check(&open, &before, false)?;
@@ -279,7 +278,7 @@ pub fn loaded(setup: &Setup, from: &Path, work: &Path, stop: &AtomicBool) -> Res
 /// As [`loaded`].
 pub fn rest(setup: &Setup, from: &Path, work: &Path, again: bool, stop: &AtomicBool) -> Result<Value> {
     let told = read_told(from)?;
-    let copy = Work::copy_of(from, work)?;
+    let copy = Work::copy_of(from, work, stop)?;
     let mut life = Life::begin(setup, &copy.0, Purpose::Rest)?;
     let open = life.event("open", stop)?;
     check(&open, &told, false)?;
@@ -296,7 +295,7 @@ pub fn rest(setup: &Setup, from: &Path, work: &Path, again: bool, stop: &AtomicB
         // Who has nothing left to do behind the first commit is killed before it.
         let whole = if setup.side == Side::Gannet { redone } else { open["first_commit_seconds"].as_f64() };
         let after = Duration::from_secs_f64(whole.unwrap_or(0.0) / 2.0);
-        result["again"] = killed_again(setup, &Work::copy_of(from, work)?, after, &told, stop)?;
+        result["again"] = killed_again(setup, &Work::copy_of(from, work, stop)?, after, &told, stop)?;
     }
     Ok(result)
 }

@@ -10,13 +10,13 @@ pub mod life;
 pub mod log;
 pub mod wire;
 
+use crate::folders::copy;
 use crate::tpcb::check::Told;
 use anyhow::{Context, Result, bail};
 use gannet_io::Profile;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -133,38 +133,13 @@ fn sleep_until(until: Instant, stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// Copies a folder to another one, of which nothing else is left, and has the device take it.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    remove(to)?;
-    let run = |command: &mut Command, what: &str| {
-        let done = command.output().with_context(|| format!("cannot run {what}"))?;
-        match done.status.success() {
-            true => Ok(()),
-            false => bail!("{what}: {}", String::from_utf8_lossy(&done.stderr).trim()),
-        }
-    };
-    run(Command::new("cp").arg("-a").args([from, to]), "cp")?;
-    // What is still to be written would be written behind the back of what is measured.
-    run(Command::new("sync").arg("-f").arg(to), "sync")
-}
-
-/// Removes a folder, if it is there.
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {folder:?}"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A copy that is worked on, and removed in the end.
 struct Work(PathBuf);
 
 impl Work {
-    fn copy_of(from: &Path, to: &Path) -> Result<Self> {
+    fn copy_of(from: &Path, to: &Path, stop: &AtomicBool) -> Result<Self> {
         let work = Work(to.to_owned());
-        copy(from, to)?;
+        copy(from, to, stop)?;
         Ok(work)
     }
 }
@@ -270,7 +245,7 @@ mod tests {
         fs::write(to.join("older"), "x").unwrap();
         let told = [Told { acknowledged: 3, unknown: 1 }];
         keep_told(&from, &told).unwrap();
-        let work = Work::copy_of(&from, &to).unwrap();
+        let work = Work::copy_of(&from, &to, &AtomicBool::new(false)).unwrap();
         assert!(database(&to).join("file").exists() && !to.join("older").exists());
         assert_eq!(read_told(&to).unwrap(), told);
         drop(work);

@@ -195,7 +195,7 @@ fn log_bytes(setup: &Setup, client: &mut Client) -> Result<u64> {
 /// # Errors
 /// The server's, or that somebody wants an end.
 pub fn crash(setup: &Setup, from: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
-    copy(from, to)?;
+    copy(from, to, stop)?;
     let mut server = options(setup, to, Some(setup.memory))?.start()?;
     let settings = describe(setup, &server);
     let target = target(&server);
@@ -302,7 +302,7 @@ fn tell_first(told: &mut [Told]) {
 /// As [`crash`]; or something is lost.
 pub fn loaded(setup: &Setup, from: &Path, work: &Path, stop: &AtomicBool) -> Result<Value> {
     let mut told = read_told(from)?;
-    let work = Work::copy_of(from, work)?;
+    let work = Work::copy_of(from, work, stop)?;
     let options = options(setup, &work.0, Some(setup.memory))?;
     let mut server = options.launch()?;
     let (mut client, first) = first_commit(setup, &mut server, stop)?;
@@ -368,7 +368,7 @@ fn peaceful(setup: &Setup, server: &mut Server, told: &[Told], stop: &AtomicBool
 /// As [`loaded`].
 pub fn rest(setup: &Setup, from: &Path, work: &Path, again: bool, stop: &AtomicBool) -> Result<Value> {
     let told = read_told(from)?;
-    let copy = Work::copy_of(from, work)?;
+    let copy = Work::copy_of(from, work, stop)?;
     let mut server = options(setup, &copy.0, Some(setup.memory))?.launch()?;
     let mut result = peaceful(setup, &mut server, &told, stop)?;
     let took = server.stop()?;
@@ -383,7 +383,7 @@ pub fn rest(setup: &Setup, from: &Path, work: &Path, again: bool, stop: &AtomicB
             Kind::PostgreSql => result["first_commit_seconds"].as_f64(),
         };
         let after = Duration::from_secs_f64(whole.unwrap_or(setup.time.as_secs_f64()) / 2.0);
-        let copy = Work::copy_of(from, work)?;
+        let copy = Work::copy_of(from, work, stop)?;
         let options = options(setup, &copy.0, Some(setup.memory))?;
         let server = options.launch()?;
         sleep_until(server.began() + after, stop)?;

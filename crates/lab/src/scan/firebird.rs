@@ -25,19 +25,28 @@ pub struct Firebird {
 }
 
 impl Firebird {
-    /// Starts it, with so much memory (`None`: as much as it wants, to be loaded), of which `cache` bytes are for pages where that is said, on a
-    /// new database where `create` says so.
+    /// Starts it, with so much memory (`None`: as much as it wants, to be loaded), of which `cache` bytes are for pages where that is said, and as many as the
+    /// database has where it `fits`; on a new database where `create` says so.
     ///
     /// # Errors
     /// It is not installed, or does not start.
-    pub fn start(folder: &Path, limit: Option<u64>, cache: Option<u64>, create: bool) -> Result<Self> {
+    pub fn start(
+        folder: &Path,
+        limit: Option<u64>,
+        cache: Option<u64>,
+        fits: bool,
+        create: bool,
+    ) -> Result<Self> {
         if create {
             server::make(folder)?;
             if limit.is_some() {
                 server::force_writes(folder)?;
             }
         }
-        let settings = cache.map(server::cache_of).into_iter().collect();
+        let settings = match (cache, limit.filter(|_| fits)) {
+            (None, Some(limit)) => server::fitting(folder, limit)?,
+            (cache, _) => cache.map(server::cache_of).into_iter().collect(),
+        };
         let options = Options { folder: folder.to_owned(), memory: limit, settings };
         let server = options.start()?;
         let target = Target::of(&server)?;

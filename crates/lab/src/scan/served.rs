@@ -2,7 +2,7 @@
 
 use super::{Base, Canceller, Host, Plan, Rows, Session, Take, by_tag_with_switches, finish};
 use crate::isolation::client::{Answer, Supply};
-use crate::servers::{Kind, Options, Server, database, postgres};
+use crate::servers::{Kind, Options, Server, database, fitting, postgres};
 use anyhow::{Context, Result, anyhow};
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use serde_json::{Value, json};
@@ -27,19 +27,22 @@ pub struct Served {
 
 impl Served {
     /// How a server is started whose group may have so much memory (`None`: as much as it wants), where the database `fits` or not.
-    pub fn options(kind: Kind, folder: &Path, limit: Option<u64>, io: &str, fits: bool) -> Options {
-        let mut settings = Vec::new();
+    ///
+    /// # Errors
+    /// It is to fit and cannot be looked at.
+    pub fn options(kind: Kind, folder: &Path, limit: Option<u64>, io: &str, fits: bool) -> Result<Options> {
+        let mut settings = match limit.filter(|_| fits) {
+            Some(limit) => fitting(kind, folder, limit)?,
+            None => Vec::new(),
+        };
         if let (Kind::PostgreSql, Some(limit)) = (kind, limit) {
             // An eighth for each of the processes that sort.
             settings.push(format!("work_mem={}kB", (limit / 8) >> 10));
-            if fits {
-                settings.push(format!("shared_buffers={}MB", (limit / 8 * 3) >> 20));
-            }
         }
         if kind == Kind::PostgreSql && limit.is_none() {
             settings.push("maintenance_work_mem=512MB".to_owned());
         }
-        Options { kind, folder: folder.to_owned(), memory: limit, io: io.to_owned(), settings }
+        Ok(Options { kind, folder: folder.to_owned(), memory: limit, io: io.to_owned(), settings })
     }
 
     /// Starts it, and makes PostgreSQL's database where it is not there.

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 /// Bytes of a piece of COPY data.
 const PIECE: usize = 64 << 10;
 
-const SYLLABLES: [&str; 10] =
+/// What last names consist of, three of them each (clause 4.3.2.3).
+pub(super) const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 

@@ -8,6 +8,7 @@
 //! | [`load`] | loading it, by several connections |
 //! | `transactions` | the five transactions (clause 2) |
 //! | `check` | the consistency conditions (clause 3.3.2) |
+//! | [`whole`] | all of it read once |
 //! | `run` | sessions that work for a while, with the mix of clause 5.2.3; `think`: their users' times; `figures`: what came of it, as JSON |
 //!
 //! Departures, so that nobody is misled: terminals have keying and think times only where asked for, and there is no terminal I/O; a warehouse
@@ -23,6 +24,7 @@ pub mod run;
 pub mod schema;
 mod think;
 pub mod transactions;
+pub mod whole;
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u32 = 10;

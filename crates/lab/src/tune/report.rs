@@ -18,7 +18,7 @@ const CONNECTIONS_OVER: usize = 10;
 
 /// A mean and both ends of its interval, as a figure has them.
 pub fn spread(interval: Interval) -> Spread {
-    Spread { median: interval.mean, least: interval.low(), most: interval.high() }
+    Spread { median: interval.mean, least: interval.low(), most: interval.high(), is_at_least: false }
 }
 
 /// "4,321 ± 56"

@@ -26,8 +26,15 @@ impl Found<'_> {
         self.told(|time| task_id(side, task, time))
     }
 
-    pub(super) fn each(&self, side: Side, task: Task, of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
+    pub(super) fn each<T>(&self, side: Side, task: Task, of: impl Fn(&Value) -> Option<T>) -> Vec<T> {
         self.task(side, task).into_iter().filter_map(of).collect()
+    }
+
+    /// Seconds after which a task beside users was ended: those of the run, which may be of a lab that had others.
+    pub(super) fn limit(&self) -> String {
+        let words = self.run.ended.iter().map(|ended| ended.command.windows(2));
+        let asked = words.flatten().find(|two| two[0] == "--limit").map(|two| two[1].clone());
+        asked.unwrap_or_else(|| self.plan.limit.to_string())
     }
 
     /// The contestant, with its version as it was then.

@@ -8,7 +8,7 @@ mod tasks;
 mod tests;
 mod values;
 
-use super::{Experiment, FIREBIRD, POSTGRESQL, Rival, SQLITE};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, SQLITE};
 use crate::admin::task::Task;
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
@@ -27,9 +27,10 @@ const MEMORY_EACH: u64 = 28 << 20;
 struct Plan {
     warehouses: u64,
     sessions: u32,
-    /// Seconds that count, those before, and those after which a task beside users is ended.
+    /// Seconds that count, and those before.
     seconds: f64,
     warm_up: f64,
+    /// Seconds after which a task beside users is ended; it grows with the database, as tasks do.
     limit: u32,
     sample: f64,
     /// Seconds in which garbage grows.
@@ -47,7 +48,7 @@ impl Plan {
             sessions: 10,
             seconds: 1.2,
             warm_up: 1.0,
-            limit: 20,
+            limit: 30,
             sample: 0.2,
             growing: 6.0,
             every: "50,10,3",
@@ -62,7 +63,7 @@ impl Plan {
                 sessions: 25,
                 seconds: 15.0,
                 warm_up: 15.0,
-                limit: 120,
+                limit: 240,
                 sample: 1.0,
                 growing: 120.0,
                 every,
@@ -73,7 +74,7 @@ impl Plan {
                 sessions: 25,
                 seconds: 30.0,
                 warm_up: 60.0,
-                limit: 600,
+                limit: 1200,
                 sample: 1.0,
                 growing: 600.0,
                 every,
@@ -135,10 +136,9 @@ impl Steps<'_> {
             id,
             what,
             command,
-            limit: None,
-            cold: Vec::new(),
             estimate: Duration::from_secs_f64(seconds),
-            makes: None,
+            rival: (side != GANNET).then_some(side.name()),
+            ..Step::default()
         }
     }
 
@@ -281,6 +281,14 @@ impl Experiment for Admin {
             all.extend(steps.round(&contestants, time, seed, order.size == Size::Quick));
         }
         all
+    }
+
+    /// The data are four memories, and up to a half more with others. One folder is copied, grows, and what a task makes is as large again, and half of that the one before.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let filled = plan.memory() * 4 / 2 * 3;
+        let count = contestants(order).len() as u64;
+        Needs { disk: count * filled + 3 * filled, memory: plan.memory() + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

@@ -167,7 +167,7 @@ impl Found<'_> {
                 plan.sessions,
                 plan.warm_up,
                 plan.seconds,
-                plan.limit,
+                self.limit(),
             )),
             Part::Text(format!(
                 "A sweep has the old versions of one in {GARBAGE} rows of the stock to remove, which a snapshot holds until it begins, and nobody sweeps before: {}. \

@@ -1,7 +1,9 @@
 //! Users as garbage grows, sweeps by garbage, incremental backups by changes, as figures and tables.
 
 use super::found::Found;
-use super::values::{figure, median, rates, ratio, seconds_of, shown};
+use super::values::{
+    figure, known, median, median_bound, rates, ratio, ratio_bound, seconds_of, shown, shown_bound,
+};
 use super::{changes_id, growing_id, sweeps_id};
 use crate::admin::task::Task;
 use crate::chart::{Figure, Kind as Chart, Line, number};
@@ -87,7 +89,9 @@ impl Found<'_> {
             };
             let seconds = |point: usize| {
                 let run = format!("/points/{point}/run");
-                median(&told.iter().filter_map(|told| seconds_of(told, &run)).collect::<Vec<_>>())
+                known(median_bound(
+                    &told.iter().filter_map(|told| seconds_of(told, &run)).collect::<Vec<_>>(),
+                ))
             };
             let points =
                 (0..count).filter_map(|point| Some((of(point, "/rows")? / 1e3, seconds(point)?))).collect();
@@ -142,8 +146,9 @@ impl Found<'_> {
         let size = |run: &str| {
             of(&format!("{run}/said/manifest/bytes")).or_else(|| of(&format!("{run}/said/made_bytes")))
         };
-        let time =
-            |run: &str| median(&told.iter().filter_map(|told| seconds_of(told, run)).collect::<Vec<_>>());
+        let time = |run: &str| {
+            median_bound(&told.iter().filter_map(|told| seconds_of(told, run)).collect::<Vec<_>>())
+        };
         let (all, full) = (pages("/full"), time("/full"));
         let title = told.iter().find_map(|told| told.pointer("/server/server")?.as_str());
         let title = title.map_or_else(|| self.title(side), str::to_owned);
@@ -152,18 +157,19 @@ impl Found<'_> {
             let run = format!("/points/{point}/run");
             let seconds = time(&run);
             let share = ratio(pages(&run), all).map(|share| share * 100.0);
-            points.extend(share.zip(seconds));
+            // How long one takes that had to be ended nobody knows.
+            points.extend(share.zip(known(seconds)));
             rows.push(vec![
                 title.clone(),
                 shown(share),
-                shown(seconds),
-                shown(ratio(seconds, full)),
+                shown_bound(seconds),
+                shown_bound(ratio_bound(seconds, full)),
                 shown(of(&format!("{run}/said/job/bytes_read")).map(|bytes| bytes / MIB)),
                 shown(size(&run).map(|bytes| bytes / MIB)),
             ]);
         }
         lines.push(Line { name: format!("{title}, incremental"), points });
-        if let Some(full) = full {
+        if let Some(full) = known(full) {
             lines.push(Line { name: format!("{title}, full"), points: vec![(0.0, full), (100.0, full)] });
         }
     }

@@ -2,11 +2,11 @@
 
 use super::found::Found;
 use super::values::{
-    busy, figure, lost, median, range, ratio, seconds_alone, seconds_beside, seconds_beside_at_least, shown,
-    with, without,
+    busy, figure, known, lost, median, median_bound, range, range_of, ratio, ratio_bound, seconds_alone,
+    seconds_beside, shown, shown_bound, with, without,
 };
 use crate::admin::task::Task;
-use crate::chart::{Bars, Figure, Kind as Chart, Line, Spread, number};
+use crate::chart::{Bars, Bound, Figure, Kind as Chart, Line, Spread, number};
 use crate::document::Part;
 use crate::sides::{GANNET, Side};
 use serde_json::Value;
@@ -23,7 +23,7 @@ impl Found<'_> {
         title: &str,
         y: &str,
         is_to_be_1: bool,
-        of: impl Fn(&Value) -> Option<f64>,
+        of: impl Fn(&Value) -> Option<Bound>,
     ) -> Part {
         let tasks: Vec<Task> = Task::ALL
             .into_iter()
@@ -31,7 +31,7 @@ impl Found<'_> {
             .collect();
         let bars = self.contestants().into_iter().map(|side| Bars {
             name: self.title(side),
-            values: tasks.iter().map(|&task| Spread::of(&self.each(side, task, &of))).collect(),
+            values: tasks.iter().map(|&task| Spread::of_bounds(&self.each(side, task, &of))).collect(),
         });
         Part::Figure(Figure {
             id: id.to_owned(),
@@ -51,19 +51,19 @@ impl Found<'_> {
             let seconds = self.each(side, task, seconds_alone);
             let speed = self.each(side, task, |told| {
                 let bytes = figure(told, "/phases/idle/data_bytes").filter(|_| task.is_of_all_data())?;
-                ratio(Some(bytes / 1e6), seconds_alone(told))
+                ratio(Some(bytes / 1e6), known(seconds_alone(told)))
             });
-            let copy = median(&self.each(side, Task::Copy, seconds_alone));
+            let copy = median_bound(&self.each(side, Task::Copy, seconds_alone));
             let mebibytes = |path: &str| {
                 median(&self.each(side, task, |told| figure(told, path))).map(|bytes| bytes / MIB)
             };
             rows.push(vec![
                 task.name().to_owned(),
                 format!("{}: {}", self.title(side), task.tool(side).unwrap_or_default()),
-                shown(median(&seconds)),
-                range(&seconds),
+                shown_bound(median_bound(&seconds)),
+                range_of(Spread::of_bounds(&seconds)),
                 shown(median(&speed)),
-                shown(ratio(median(&seconds), copy)),
+                shown_bound(ratio_bound(median_bound(&seconds), copy)),
                 shown(mebibytes("/phases/idle/room_at_destination_bytes")),
                 shown(mebibytes("/phases/idle/room_beside_bytes")),
                 format!(
@@ -101,16 +101,18 @@ impl Found<'_> {
     /// A task's time beside users, or that it had to be ended.
     pub(super) fn beside(&self, side: Side, task: Task, load: &str) -> [String; 2] {
         let seconds = self.each(side, task, |told| seconds_beside(told, load));
-        if seconds.is_empty() {
-            return [format!("not within {} s", self.plan.limit), "–".to_owned()];
+        let ratios =
+            self.each(side, task, |told| ratio_bound(seconds_beside(told, load), seconds_alone(told)));
+        let ratio = shown_bound(median_bound(&ratios));
+        let Some(middle) = median_bound(&seconds) else { return ["–".to_owned(), ratio] };
+        if middle.is_at_least {
+            return [format!("not within {} s", self.limit()), ratio];
         }
-        let ratios = self.each(side, task, |told| ratio(seconds_beside(told, load), seconds_alone(told)));
-        let ended = self.task(side, task).len() - seconds.len();
-        let besides = match ended {
+        let besides = match seconds.iter().filter(|bound| bound.is_at_least).count() {
             0 => String::new(),
-            _ => format!(", and {ended} not within {} s", self.plan.limit),
+            ended => format!(", and {ended} not within {} s", self.limit()),
         };
-        [format!("{}{besides}", shown(median(&seconds))), shown(median(&ratios))]
+        [format!("{}{besides}", number(middle.value)), ratio]
     }
 
     pub(super) fn full_load(&self) -> Vec<Part> {
@@ -120,7 +122,7 @@ impl Found<'_> {
         for (task, side) in self.rows() {
             let ratios = self.each(side, task, kept);
             let [seconds, times] = self.beside(side, task, "closed");
-            let beside = |task| median(&self.each(side, task, |told| seconds_beside(told, "closed")));
+            let beside = |task| median_bound(&self.each(side, task, |told| seconds_beside(told, "closed")));
             rows.push(vec![
                 task.name().to_owned(),
                 self.title(side),
@@ -133,9 +135,9 @@ impl Found<'_> {
                 range(&ratios),
                 seconds,
                 times,
-                shown(ratio(beside(task), beside(Task::Copy))),
+                shown_bound(ratio_bound(beside(task), beside(Task::Copy))),
                 shown(median(&self.each(side, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
-                shown(median(&self.each(side, task, lost))),
+                shown_bound(median_bound(&self.each(side, task, lost))),
             ]);
         }
         let head = [
@@ -156,7 +158,7 @@ impl Found<'_> {
                 "Users' throughput at full load beside the task, ÷ without it",
                 "ratio",
                 true,
-                kept,
+                |told| kept(told).map(Bound::from),
             ),
             self.bars("full-load-time", "Tasks beside users at full load", "seconds", false, |told| {
                 seconds_beside(told, "closed")
@@ -246,7 +248,7 @@ impl Found<'_> {
                 "Users' p99 at half load beside the task, ÷ without it",
                 "ratio",
                 true,
-                slower,
+                |told| slower(told).map(Bound::from),
             ),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]
@@ -257,23 +259,25 @@ impl Found<'_> {
         let name = "transactions_per_second";
         let mut rows = Vec::new();
         for rival in self.contestants().into_iter().filter(|&side| side != GANNET) {
-            let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<f64>| {
+            let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<Bound>| {
                 let (mut ahead, mut behind) = (Vec::new(), Vec::new());
                 // SQLite's lets nobody write meanwhile.
                 let is_judged =
                     |task: Task| task != Task::Copy && !(task == Task::Compact && rival == Side::Sqlite);
                 for task in Task::ALL.into_iter().filter(|&task| is_judged(task)) {
-                    let pair = (median(&self.each(GANNET, task, of)), median(&self.each(rival, task, of)));
-                    let (Some(ours), Some(theirs)) = pair else { continue };
-                    if ours.is_infinite() && theirs.is_infinite() {
+                    let each = |side| median_bound(&self.each(side, task, of));
+                    let (Some(ours), Some(theirs)) = (each(GANNET), each(rival)) else { continue };
+                    if ours.is_at_least && theirs.is_at_least {
                         continue;
                     }
-                    let figure = |value: f64| match value.is_infinite() {
-                        true => format!("not within {}", self.plan.limit),
-                        false => number(value),
-                    };
+                    let figure = |bound| shown_bound(Some(bound));
                     let told = format!("{} ({} : {})", task.name(), figure(ours), figure(theirs));
-                    let is_ahead = if is_more_better { ours >= theirs } else { ours <= theirs };
+                    let is_ahead = match (ours.is_at_least, theirs.is_at_least) {
+                        (false, false) if is_more_better => ours.value >= theirs.value,
+                        (false, false) => ours.value <= theirs.value,
+                        // Who had to be ended is behind.
+                        (is_ended, _) => !is_ended,
+                    };
                     if is_ahead { ahead.push(told) } else { behind.push(told) }
                 }
                 let listed = |tasks: Vec<String>| {
@@ -282,22 +286,24 @@ impl Found<'_> {
                 rows.push(vec![self.title(rival), what.to_owned(), listed(ahead), listed(behind)]);
             };
             judge("time alone, s", false, &seconds_alone);
-            judge("time at full load, s", false, &|told| seconds_beside_at_least(told, "closed"));
+            judge("time at full load, s", false, &|told| seconds_beside(told, "closed"));
             judge("users' throughput kept at full load", true, &|told| {
-                ratio(with(told, "closed", name), without(told, "closed", name))
+                ratio(with(told, "closed", name), without(told, "closed", name)).map(Bound::from)
             });
             judge("transactions lost to one run", false, &lost);
             judge("users' p99 at half load ÷ without", false, &|told| {
-                ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms"))
+                ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms")).map(Bound::from)
             });
-            judge("users' p99 at half load, ms", false, &|told| with(told, "open", "p99_ms"));
+            judge("users' p99 at half load, ms", false, &|told| {
+                with(told, "open", "p99_ms").map(Bound::from)
+            });
         }
         if rows.is_empty() {
             return vec![Part::Text("No rival took part.".to_owned())];
         }
         let head = ["against", "in", "Gannet is ahead (or as good)", "Gannet is behind"];
         vec![
-            Part::Text("Medians, Gannet's first, of tasks that both have, but for SQLite's VACUUM, which lets nobody write. A task that had to be ended is behind one that had not; what it cost is told as far as it came.".to_owned()),
+            Part::Text("Medians, Gannet's first, of tasks that both have, but for SQLite's VACUUM, which lets nobody write. A task that had to be ended (≥) is behind one that had not; what it cost is told as far as it came.".to_owned()),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]
     }

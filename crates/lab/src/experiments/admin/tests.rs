@@ -81,7 +81,11 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
         text.contains("| check | Gannet | 1,000 → 900 | 0.900 | one | 2.00 | 2.00 | 2.00 | 50.0 | 200 |"),
         "{text}"
     );
-    assert!(text.contains("not within 20 s"), "{text}");
+    assert!(text.contains("not within 30 s"), "{text}");
+    // Ended after 20 s, (1000 - 500) a second for 2 s.
+    assert!(text.contains("| check | PostgreSQL 15 | 1,000 → 500 | 0.500 | one | not within 30 s | ≥ 25.0 | – | 50.0 | ≥ 1,000 |"), "{text}");
+    assert!(text.contains("| PostgreSQL 15 | time at full load, s | check (2.00 : ≥ 20.0) | – |"), "{text}");
+    assert!(text.contains("transactions lost to one run | check (200 : ≥ 1,000) | – |"), "{text}");
     assert!(text.contains("| PostgreSQL 15 | time alone, s | – | check (1.00 : 0.800) |"), "{text}");
     assert!(text.contains("users' throughput kept at full load | check (0.900 : 0.500) | –"), "{text}");
     assert!(text.contains("After 3 of the steps") && !text.contains("No rival"), "{text}");
@@ -124,7 +128,6 @@ fn what_firebird_has_left_out_and_what_it_has_made_is_told() {
     let text = report(&run(&folder.path().join("run"), &["firebird"], steps)).markdown();
     assert!(text.contains("could not lock 3 tables"), "{text}");
     assert!(text.contains("| Firebird 3.0.11 | 25.0 | 0.500 | 0.250 | – | 25.0 |"), "{text}");
-    // How long one takes that had to be ended nobody knows.
-    assert!(text.contains("| Firebird 3.0.11 | 50.0 | – | – | – | 50.0 |"), "{text}");
+    assert!(text.contains("| Firebird 3.0.11 | 50.0 | ≥ 20.0 | ≥ 10.0 | – | 50.0 |"), "{text}");
     assert!(text.contains("Firebird's sweep interval is 0") && !text.contains("autovacuum is off"), "{text}");
 }

@@ -1,6 +1,6 @@
 //! Figures of what a step has printed.
 
-use crate::chart::{Spread, number};
+use crate::chart::{Bound, Spread, number};
 use serde_json::Value;
 
 /// The median of what several repetitions brought.
@@ -13,7 +13,11 @@ pub(super) fn shown(value: Option<f64>) -> String {
 }
 
 pub(super) fn range(values: &[f64]) -> String {
-    Spread::of(values).map_or("–".to_owned(), |spread| match spread.least < spread.most {
+    range_of(Spread::of(values))
+}
+
+pub(super) fn range_of(spread: Option<Spread>) -> String {
+    spread.map_or("–".to_owned(), |spread| match spread.least < spread.most {
         true => format!("{}–{}", number(spread.least), number(spread.most)),
         false => "one".to_owned(),
     })
@@ -23,29 +27,50 @@ pub(super) fn figure(value: &Value, path: &str) -> Option<f64> {
     value.pointer(path)?.as_f64()
 }
 
+/// The median of values of which some are known as bounds only.
+pub(super) fn median_bound(values: &[Bound]) -> Option<Bound> {
+    let spread = Spread::of_bounds(values)?;
+    Some(Bound { value: spread.median, is_at_least: spread.is_at_least })
+}
+
+/// For people.
+pub(super) fn shown_bound(bound: Option<Bound>) -> String {
+    match bound {
+        Some(Bound { value, is_at_least: true }) => format!("≥ {}", number(value)),
+        _ => shown(bound.map(|bound| bound.value)),
+    }
+}
+
+/// How long a run took, or until it had to be ended.
+fn seconds(run: &Value) -> Option<Bound> {
+    Some(Bound { value: run["seconds"].as_f64()?, is_at_least: run["is_complete"] != true })
+}
+
 /// How long the task took alone.
-pub(super) fn seconds_alone(told: &Value) -> Option<f64> {
+pub(super) fn seconds_alone(told: &Value) -> Option<Bound> {
     let runs = told.pointer("/phases/idle/runs")?.as_array()?;
-    let complete = runs.iter().filter(|run| run["is_complete"] == true);
-    median(&complete.filter_map(|run| run["seconds"].as_f64()).collect::<Vec<_>>())
+    median_bound(&runs.iter().filter_map(seconds).collect::<Vec<_>>())
 }
 
-/// How long the first one took beside users; `None` where it had to be ended.
-pub(super) fn seconds_beside(told: &Value, load: &str) -> Option<f64> {
-    let first = told.pointer(&format!("/phases/{load}/with/beside/runs/0"))?;
-    (first["is_complete"] == true).then(|| first["seconds"].as_f64())?
+/// How long the first one took beside users.
+pub(super) fn seconds_beside(told: &Value, load: &str) -> Option<Bound> {
+    seconds(told.pointer(&format!("/phases/{load}/with/beside/runs/0"))?)
 }
 
-/// The same, where one that had to be ended has taken longer than any other.
-pub(super) fn seconds_beside_at_least(told: &Value, load: &str) -> Option<f64> {
-    let first = told.pointer(&format!("/phases/{load}/with/beside/runs/0"))?;
-    Some(if first["is_complete"] == true { first["seconds"].as_f64()? } else { f64::INFINITY })
+/// How long a run took.
+pub(super) fn seconds_of(told: &Value, run: &str) -> Option<Bound> {
+    seconds(told.pointer(run)?)
 }
 
-/// How long a run took; `None` where it had to be ended.
-pub(super) fn seconds_of(told: &Value, run: &str) -> Option<f64> {
-    let run = told.pointer(run)?;
-    (run["is_complete"] == true).then(|| run["seconds"].as_f64())?
+/// What is known as more than a bound.
+pub(super) fn known(bound: Option<Bound>) -> Option<f64> {
+    bound.filter(|bound| !bound.is_at_least).map(|bound| bound.value)
+}
+
+/// The ratio of two, where the second one is known.
+pub(super) fn ratio_bound(one: Option<Bound>, other: Option<Bound>) -> Option<Bound> {
+    let (one, other) = (one?, other.filter(|other| !other.is_at_least && other.value > 0.0)?);
+    Some(Bound { value: one.value / other.value, ..one })
 }
 
 /// A figure of the users without the task: the mean of before and behind.
@@ -62,18 +87,17 @@ pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.zip(other).filter(|(_, other)| *other > 0.0).map(|(one, other)| one / other)
 }
 
-/// Transactions that were not made because of one run of the task; `None` where one had to be ended.
-pub(super) fn lost(told: &Value) -> Option<f64> {
+/// Transactions that were not made because of one run of the task: of one that had to be ended, until then.
+pub(super) fn lost(told: &Value) -> Option<Bound> {
     let (without, with) = (
         without(told, "closed", "transactions_per_second")?,
         with(told, "closed", "transactions_per_second")?,
     );
     let beside = told.pointer("/phases/closed/with")?;
     let runs = beside.pointer("/beside/runs")?.as_array()?;
-    if runs.iter().any(|run| run["is_complete"] != true) {
-        return None;
-    }
-    Some(((without - with) * beside["seconds"].as_f64()?).max(0.0) / runs.len().max(1) as f64)
+    let is_at_least = runs.iter().any(|run| run["is_complete"] != true);
+    let value = ((without - with) * beside["seconds"].as_f64()?).max(0.0) / runs.len().max(1) as f64;
+    Some(Bound { value, is_at_least })
 }
 
 /// The share of the users' time in which the task ran.

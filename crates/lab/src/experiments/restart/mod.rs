@@ -4,7 +4,7 @@ mod redo;
 mod report;
 mod series;
 
-use super::{BERKELEY_DB, Experiment, POSTGRESQL, Rival, SQLITE, building, program_folder};
+use super::{AROUND, BERKELEY_DB, Experiment, Needs, POSTGRESQL, Rival, SQLITE, building, program_folder};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -29,6 +29,10 @@ const WRITE_RATE_OPTION: &str = "3000000";
 /// Blocks of the sequential reads of the device, and how many threads take turns.
 const BLOCK: u64 = 1 << 20;
 const READERS: u32 = 8;
+
+/// What a branch of a bank takes on the disk, and a row of an embedded database, about.
+const BRANCH_BYTES: u64 = 20 << 20;
+const ROW_BYTES: u64 = 300;
 
 /// How large it is, and how long it takes.
 struct Plan {
@@ -147,6 +151,11 @@ struct Contestant {
 }
 
 impl Contestant {
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (!matches!(self.side, Side::WireGannet | Side::Gannet)).then(|| self.side.name())
+    }
+
     /// What it is killed by is made on the device: on a modelled one that would take as long as it is slow.
     fn is_killed(&self) -> bool {
         self.on == On::Device
@@ -238,7 +247,7 @@ fn command(
 }
 
 fn step(id: String, what: String, command: Vec<String>, seconds: u64, makes: Option<PathBuf>) -> Step {
-    Step { id, what, command, limit: None, cold: Vec::new(), estimate: Duration::from_secs(seconds), makes }
+    Step { id, what, command, estimate: Duration::from_secs(seconds), makes, ..Step::default() }
 }
 
 /// Steps of one repetition for one contestant.
@@ -332,13 +341,14 @@ impl Experiment for Restart {
         for contestant in contestants.iter().filter(|contestant| contestant.is_killed()) {
             let folder = loaded_folder(data, contestant.side);
             let command = command("load", contestant, &plan, None, &folder, 0, order.seed);
-            steps.push(step(
+            let load = step(
                 format!("load, {}", contestant.name),
                 format!("fills {}", contestant.name),
                 command,
                 plan.branches / 4 + plan.rows / 1_000_000,
                 Some(folder),
-            ));
+            );
+            steps.push(Step { rival: contestant.rival(), ..load });
         }
         let file = loaded_folder(data, Side::Gannet).join("db").join("lab.gnt");
         for round in 1..=order.repeat {
@@ -356,10 +366,24 @@ impl Experiment for Restart {
                 steps.push(step(device_id(on, round), what, command, plan.device.into(), None));
             }
             for contestant in &contestants {
-                steps.extend(trials(contestant, &plan, data, round, seed));
+                let trials = trials(contestant, &plan, data, round, seed);
+                steps.extend(trials.into_iter().map(|step| Step { rival: contestant.rival(), ..step }));
             }
         }
         steps
+    }
+
+    /// Of everybody what was filled, what a kill has left, and a copy of that, the last two with up to two logs each.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let each = contestants(order).into_iter().filter(Contestant::is_killed).map(|one| {
+            let database = match one.side.is_wire() {
+                true => plan.branches * BRANCH_BYTES,
+                false => plan.rows * ROW_BYTES,
+            };
+            3 * database + 4 * plan.log
+        });
+        Needs { disk: each.sum(), memory: plan.memory.max(plan.embedded_memory) + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

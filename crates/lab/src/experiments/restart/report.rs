@@ -397,7 +397,7 @@ impl Found<'_> {
 }
 
 pub(super) fn scaled(spread: Spread, by: f64) -> Spread {
-    Spread { median: spread.median / by, least: spread.least / by, most: spread.most / by }
+    Spread { median: spread.median / by, least: spread.least / by, most: spread.most / by, ..spread }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::MULTIPLES;
 use super::report::{Found, MIB, row_of};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
-use crate::document::Part;
+use crate::document::{LEFT_OUT, Part};
 use crate::experiments::{FIREBIRD, POSTGRESQL};
 use crate::throttle::profile;
 use crate::tpcc::transactions;
@@ -71,14 +71,27 @@ impl Found<'_> {
                 .into_iter()
                 .filter_map(|(rival, name, title)| self.has(rival).then_some((name, title)))
                 .collect();
-        let mut head = vec!["", "database", "transactions/s", "range"];
+        let mut head = vec!["", "database", "transactions/s", "range", "device reads/s"];
         head.extend(ratios.iter().map(|(_, title)| title));
         head.extend(["new orders/min", "p50, ms", "p95, ms", "p99, ms", "p99.9, ms"]);
         let mut rows = Vec::new();
         for (multiple, one) in self.measured() {
-            let Some(rate) = self.rate(&one.name, profile, multiple) else { continue };
+            let Some(rate) = self.rate(&one.name, profile, multiple) else {
+                if self.is_left_out(&one.name, profile, multiple) {
+                    let mut row = vec![one.name.clone(), format!("{multiple}×"), LEFT_OUT.to_owned()];
+                    row.resize(head.len(), "–".to_owned());
+                    rows.push(row);
+                }
+                continue;
+            };
             let of = |path: &str| shown(self.spread(&one.name, profile, multiple, path));
-            let mut row = vec![one.name.clone(), format!("{multiple}×"), number(rate.median), range(rate)];
+            let mut row = vec![
+                one.name.clone(),
+                format!("{multiple}×"),
+                number(rate.median),
+                range(rate),
+                of("/measured/device_per_second/reads"),
+            ];
             row.extend(ratios.iter().map(|(rival, _)| {
                 let theirs = self.rate(rival, profile, multiple).filter(|_| !one.name.starts_with(rival));
                 theirs.map_or("–".to_owned(), |theirs| number(rate.median / theirs.median))
@@ -143,7 +156,7 @@ impl Found<'_> {
         let kibibytes = |spread: Spread| {
             let [median, least, most] =
                 [spread.median, spread.least, spread.most].map(|bytes| bytes / 1024.0);
-            Spread { median, least, most }
+            Spread { median, least, most, ..spread }
         };
         let figure = Figure {
             id: format!("written-{profile}"),

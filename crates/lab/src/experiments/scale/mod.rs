@@ -6,11 +6,12 @@
 mod figures;
 mod report;
 
-use super::{Experiment, FIREBIRD, POSTGRESQL, Rival};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
 use crate::throttle::AS_IS;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ impl Plan {
 
     fn run_time(self, profile: &str) -> Duration {
         let settle = if profile == AS_IS { 0 } else { self.settle };
-        // Copying, starting, checking.
-        let around = u64::from(self.warehouses) + 3;
+        // Copying, starting, reading all of it where it fits, checking.
+        let around = u64::from(self.warehouses) + 5;
         Duration::from_secs(u64::from(self.warm_up + settle + self.seconds) + around)
     }
 }
@@ -79,6 +80,13 @@ struct Contestant {
     settings: Vec<String>,
     /// Only with the largest database.
     only_largest: bool,
+}
+
+impl Contestant {
+    /// Who it is, where it is a rival.
+    fn rival(&self) -> Option<&'static str> {
+        (self.server != "gannet").then_some(self.server)
+    }
 }
 
 fn has(order: &Order, rival: Rival) -> bool {
@@ -154,10 +162,10 @@ fn load_step(contestant: &Contestant, plan: Plan, folder: &Path, seed: u64) -> S
         id: load_id(contestant.server),
         what: format!("fills {}: {} warehouses", contestant.server, plan.warehouses),
         command,
-        limit: None,
-        cold: Vec::new(),
         estimate: plan.load_time(),
         makes: Some(folder.to_owned()),
+        rival: contestant.rival(),
+        ..Step::default()
     }
 }
 
@@ -223,6 +231,9 @@ impl Experiment for Scale {
                         add("--profile", profile.clone());
                         add("--io", contestant.io.clone());
                         contestant.settings.iter().for_each(|setting| add("--setting", setting.clone()));
+                        if multiple < 1.0 {
+                            command.push("--fits".to_owned());
+                        }
                         steps.push(Step {
                             id: run_id(&contestant.name, profile, multiple, round),
                             what: format!(
@@ -232,15 +243,24 @@ impl Experiment for Scale {
                             command,
                             // The server has a limit of its own.
                             limit: None,
-                            cold: Vec::new(),
                             estimate: plan.run_time(profile),
-                            makes: None,
+                            rival: contestant.rival(),
+                            limits_device: profile != AS_IS,
+                            ..Step::default()
                         });
                     }
                 }
             }
         }
         steps
+    }
+
+    /// A filled folder is up to a half larger than Gannet's database; one is copied, and grows by as much again while it is worked on, with its log.
+    fn needs(&self, order: &Order) -> Needs {
+        let plan = Plan::of(order.size);
+        let servers: HashSet<&str> = contestants(order).iter().map(|one| one.server).collect();
+        let filled = plan.bytes() / 2 * 3;
+        Needs { disk: (servers.len() as u64 + 2) * filled, memory: plan.memory(MULTIPLES[0]) + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {
@@ -276,6 +296,12 @@ mod tests {
         let both = steps(&order(Size::Quick, &["postgresql", "firebird"]));
         assert_eq!(both.len(), 3 + 2 * 3 * MULTIPLES.len());
         let limited = alone.iter().find(|step| step.id == run_id("Gannet", "cloud", 5.0, 1)).unwrap();
+        let fits = both.iter().filter(|step| step.command.iter().any(|word| word == "--fits"));
+        // Everybody's, with either device.
+        assert!(fits.clone().all(|step| step.id.contains("0.5x")) && fits.count() == 3 * 2);
+        assert!(
+            limited.limits_device && !alone.iter().any(|one| one.limits_device && one.id.contains(AS_IS))
+        );
         let value = |name: &str| {
             let place = limited.command.iter().position(|word| word == name).unwrap();
             limited.command[place + 1].clone()

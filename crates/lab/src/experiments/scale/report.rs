@@ -13,8 +13,8 @@ use serde_json::Value;
 pub(super) const MIB: f64 = 1048576.0;
 const NOT_SEEN: &str = "not seen";
 /// How Firebird is set, and how it is spoken to.
-const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarter of it as well, with half of it the OOM killer comes, and the rest is for its sessions and for the page cache, which it \
-    reads through however large its own is (FileSystemCacheThreshold). It has no log, and its writes are forced: each page is on the device when its write returns. It is spoken to without \
+const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarter of it as well, with half of it the OOM killer comes where there is little, and the rest is for its sessions and for the page cache, which it \
+    reads through however large its own is (FileSystemCacheThreshold); where the database fits it is as large as PostgreSQL's. It has no log, and its writes are forced: each page is on the device when its write returns. It is spoken to without \
     encryption, as the others are; the others by Unix sockets, it by the loopback. Its transactions are read committed with record versions and wait for locks; those that \
     only read are snapshots. Where a row was changed while a statement waited for it, Firebird 3 fails and PostgreSQL goes on with the new one: the statement is run again, or, after a second, the \
     transaction, as it may be a deadlock.";
@@ -98,6 +98,12 @@ impl Found<'_> {
         self.spread(contestant, profile, multiple, "/measured/transactions_per_second")
     }
 
+    /// Whether a measurement was left out, as it failed, in any repetition.
+    pub(super) fn is_left_out(&self, contestant: &str, profile: &str, multiple: f64) -> bool {
+        (1..=self.run.order.repeat)
+            .any(|time| self.run.is_left_out(&run_id(contestant, profile, multiple, time)))
+    }
+
     /// Whether a rival took part.
     pub(super) fn has(&self, rival: Rival) -> bool {
         has(&self.run.order, rival)
@@ -130,7 +136,8 @@ impl Found<'_> {
         let mut parts = vec![Part::Text(format!(
             "TPC-C's five transactions by {SESSIONS} sessions without times to think, over the wire by one client, which has the same processors as the server; {warehouses} \
              warehouses. Each measurement begins with a copy of the same database, of which nothing is in memory, and a server whose memory is limited, page cache included. {warm_up} s \
-             of the same load come before the {seconds} s that are measured. All commits are synchronous."
+             of the same load come before the {seconds} s that are measured. Where the database fits, all of it is read once before that, by ranges of its keys and indexes and with the same statements for everybody \
+             (PostgreSQL's pg_prewarm besides, where it is installed), so that what is measured there is memory: reads of the device meanwhile are beside it. All commits are synchronous."
         ))];
         if !loaded.is_empty() {
             parts.push(Part::Text(format!("{}.", loaded.join("; "))));
@@ -243,7 +250,8 @@ impl Found<'_> {
         let mut told = "All else is as it comes. Gannet's --memory is the limit less 16 MiB.".to_owned();
         if self.has(POSTGRESQL) {
             told.push_str(
-                " PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes, and the rest is for its processes and its page cache.",
+                " PostgreSQL's shared_buffers are a quarter of it, with half of it the OOM killer comes where there is little, and the rest is for its processes and its page cache; where the database fits they \
+                 have room for it and an eighth more, three eighths of the memory at least and five at most.",
             );
         }
         if self.has(FIREBIRD) {
@@ -265,7 +273,7 @@ mod tests {
             "memory_bytes": 100, "database_bytes": 500, "database_bytes_after": 600,
             "server": { "server": "One", "settings": ["--memory", "84"] },
             "measured": {
-                "transactions_per_second": rate, "p50_ms": 1.0,
+                "transactions_per_second": rate, "p50_ms": 1.0, "device_per_second": { "reads": 12.0 },
                 "kinds": { "new-order": { "count": 10, "p99_ms": 7.0 } },
                 "samples": { "columns": ["seconds", "device_writes"], "rows": [[1.0, 30], [2.0, 50]] },
             },
@@ -302,7 +310,7 @@ mod tests {
         let text = of(&record(folder.path(), &rates, 0)).markdown();
         // 500 of 950, and 100 of 460.
         assert!(text.contains("Gannet keeps 52.6 %, PostgreSQL keeps 21.7 %"), "{text}");
-        assert!(text.contains("| Gannet | 5× | 500 | 500–500 | 5.00 |"), "{text}");
+        assert!(text.contains("| Gannet | 5× | 500 | 500–500 | 12.0 | 5.00 |"), "{text}");
         assert!(text.contains("| Gannet | 5× | 2.00 | 2.00–2.00 |"), "{text}");
         assert!(text.contains("the 1 conditions") && text.contains("and held"), "{text}");
     }

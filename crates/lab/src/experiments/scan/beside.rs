@@ -47,8 +47,10 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
         let outputs = found.outputs("neighbour", &contestant);
         let Some(first) = outputs.first() else { continue };
         let of = |path: &str| median(&outputs, path);
-        let count =
-            |name: &str| first[name].as_array().map_or("–".to_owned(), |each| each.len().to_string());
+        let count = |name: &str| {
+            let counts = outputs.iter().filter_map(|output| Some(output[name].as_array()?.len() as f64));
+            plain(Spread::of(&counts.collect::<Vec<_>>()).map(|spread| spread.median))
+        };
         let share =
             of("/beside/read_again").zip(of("/beside/touches")).map(|(again, all)| again / all * 100.0);
         let alone = of("/alone/read_again").zip(of("/alone/touches")).map(|(again, all)| again / all * 100.0);
@@ -186,8 +188,16 @@ fn growth(found: &Found<'_>) -> Vec<Part> {
     let (mut rows, mut inserts, mut lookups) = (Vec::new(), Vec::new(), Vec::new());
     for contestant in found.contestants().iter().filter(|one| one.is_served()) {
         let outputs = found.outputs("growth", contestant);
-        let Some(output) = outputs.first() else { continue };
-        let Some(points) = output["points"].as_array() else { continue };
+        let points_of = |output: &Value| output["points"].as_array().cloned().unwrap_or_default();
+        let Some(points) = outputs.first().map(|output| points_of(output)) else { continue };
+        if points.is_empty() {
+            continue;
+        }
+        // A figure of each repetition.
+        let each = |of: &dyn Fn(&Value) -> Option<f64>| -> Option<Spread> {
+            Spread::of(&outputs.iter().filter_map(|output| of(output)).collect::<Vec<_>>())
+        };
+        let middle = |of: &dyn Fn(&Value) -> Option<f64>| each(of).map(|spread| spread.median);
         let line = |path: &str| {
             let points = points.iter().filter_map(|point| {
                 Some((point["size_bytes"].as_f64()? / limit as f64, point[path].as_f64()?))
@@ -195,27 +205,29 @@ fn growth(found: &Found<'_>) -> Vec<Part> {
             Line { name: contestant.name.clone(), points: points.collect() }
         };
         // What it was while all fitted, and at the end.
-        let rates = |larger: bool| {
+        let rates = |output: &Value, larger: bool| {
             let within = |point: &&Value| {
                 point["size_bytes"].as_f64().is_some_and(|size| match larger {
                     true => size >= 2.0 * limit as f64,
                     false => size <= 0.8 * limit as f64,
                 })
             };
-            let values: Vec<f64> =
-                points.iter().filter(within).filter_map(|point| point["rows_per_second"].as_f64()).collect();
+            let values: Vec<f64> = (points_of(output).iter().filter(within))
+                .filter_map(|point| point["rows_per_second"].as_f64())
+                .collect();
             Spread::of(&values).map(|spread| spread.median)
         };
-        let most = |path: &str| points.iter().filter_map(|point| point[path].as_f64()).reduce(f64::max);
+        let most = |path: &'static str| {
+            each(&|output| points_of(output).iter().filter_map(|point| point[path].as_f64()).reduce(f64::max))
+                .map(|spread| spread.most)
+        };
         rows.push(vec![
             contestant.name.clone(),
-            plain(output["rows"].as_f64()),
-            plain(
-                points.last().and_then(|point| point["size_bytes"].as_f64()).map(|size| size / limit as f64),
-            ),
-            plain(rates(false)),
-            plain(rates(true)),
-            mebibytes(output["group"]["peak_bytes"].as_f64()),
+            plain(middle(&|output| output["rows"].as_f64())),
+            plain(middle(&|output| Some(points_of(output).last()?["size_bytes"].as_f64()? / limit as f64))),
+            plain(middle(&|output| rates(output, false))),
+            plain(middle(&|output| rates(output, true))),
+            mebibytes(each(&|output| output["group"]["peak_bytes"].as_f64()).map(|spread| spread.most)),
             mebibytes(most("files_cached_bytes")),
             mebibytes(most("resident_bytes")),
         ]);
@@ -231,7 +243,7 @@ fn growth(found: &Found<'_>) -> Vec<Part> {
         "files at the end ÷ memory",
         "rows/s below 0.8×",
         "rows/s from 2× on",
-        "the cgroup's peak, MiB",
+        "the cgroup's peak at most, MiB",
         "cached of the files at most, MiB",
         "resident at most, MiB",
     ];
@@ -248,8 +260,18 @@ fn growth(found: &Found<'_>) -> Vec<Part> {
             format_size(limit),
             most
         )),
-        figure("growth-inserts", "Rows inserted a second as the database grows", "rows a second", inserts),
-        figure("growth-lookups", "A look-up by key as the database grows", "µs, mean", lookups),
+        figure(
+            "growth-inserts",
+            "Rows inserted a second as the database grows, the first repetition",
+            "rows a second",
+            inserts,
+        ),
+        figure(
+            "growth-lookups",
+            "A look-up by key as the database grows, the first repetition",
+            "µs, mean",
+            lookups,
+        ),
         Part::Table(head.map(str::to_owned).to_vec(), rows),
     ]
 }

@@ -2,10 +2,10 @@
 
 use super::beside;
 use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged};
-use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SEQUENTIAL_THREADS, SQLITE};
+use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SQLITE};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
-use crate::document::{Document, Part};
-use crate::record::Record;
+use crate::document::{Document, LEFT_OUT, Part};
+use crate::record::{Ended, Record};
 use crate::scan::Plan as QueryPlan;
 use crate::scan::ROW_LEN;
 use crate::scan::read::Pattern;
@@ -67,8 +67,9 @@ fn introduction(found: &Found<'_>) -> String {
     format!(
         "A table of {} rows of {ROW_LEN} bytes (a primary key in the order of loading, a number that is a permutation of the keys and has an index, a random text), {} of values in all. \
          It is read with {} of memory, page cache included, nothing of it in memory when the query begins; and with {}, in which it fits, when all of it has been read before. \
-         Rows are looked at, checked against what was loaded, and thrown away. A query that takes longer than {} s is ended; what it would have taken is computed from its rate. \
-         {} The device alone: reads in sequence of {} by {SEQUENTIAL_THREADS} threads, {} MB/s; of 8 KiB at random places one by one, {} a second.",
+         Rows are looked at, checked against what was loaded, and thrown away. A query whose rows take longer than {} s from the first one on is ended; its time until the first row is as measured, and the rest is computed from the rate \
+         at which rows came then. \
+         {} The device alone: reads in sequence of {}, {} (before all of that and behind it; the most counts); of 8 KiB at random places one by one, {} a second.",
         number(plan.rows as f64),
         format_size(plan.rows * ROW_LEN),
         format_size(plan.cold),
@@ -76,7 +77,14 @@ fn introduction(found: &Found<'_>) -> String {
         plan.most,
         who(found),
         format_size(SEQUENTIAL_BLOCK),
-        megabytes(found.device("sequential", "/bytes_per_second")),
+        found.sequential().map_or("–".to_owned(), |(rates, threads)| {
+            let least = if rates.least < rates.most {
+                format!("{} to ", number(rates.least / 1e6))
+            } else {
+                String::new()
+            };
+            format!("{least}{} MB/s, the fastest by {threads} threads", number(rates.most / 1e6))
+        }),
         plain(found.device("random", "/reads_per_second")),
     )
 }
@@ -112,7 +120,7 @@ fn rate(
     pattern: Pattern,
     plan: QueryPlan,
 ) -> Option<Spread> {
-    Found::spread(&found.measured(memory, contestant, pattern, plan), "/rows_per_second")
+    found.rate(&found.measured(memory, contestant, pattern, plan))
 }
 
 fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
@@ -137,17 +145,25 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
             limit: None,
         },
     };
-    let sequential = found.device("sequential", "/bytes_per_second");
+    let sequential = found.sequential().map(|(rates, _)| rates.most);
     let mut head = vec!["", "", "s", "rows/s", "rows, MB/s"];
     if memory == Memory::Twice {
-        head.extend(["read, MB/s", "÷ device in sequence", "reads/s", "written, MiB"]);
+        head.extend(["read, MB/s", "÷ device in sequence at most", "reads/s", "written, MiB"]);
     }
     head.extend(["our files cached during, MiB", "behind, MiB"]);
     let mut rows = Vec::new();
     for (title, pattern, plan) in PATTERNS {
         for contestant in found.contestants() {
             let measured = found.measured(memory, &contestant, pattern, plan);
-            let Some((seconds, whole)) = found.seconds(&measured) else { continue };
+            let Some((seconds, whole)) = found.seconds(&measured) else {
+                if found.is_left_out(memory, &contestant, pattern, plan) {
+                    let mut row = vec![title.to_owned(), contestant.name.clone(), LEFT_OUT.to_owned()];
+                    row.resize(head.len(), "–".to_owned());
+                    rows.push(row);
+                }
+                continue;
+            };
+            let rate = found.rate(&measured);
             let of = |path: &str| Found::spread(&measured, path).map(|spread| spread.median);
             let read = of("/device_read_bytes_per_second");
             let projected = if whole { "" } else { ", projected" };
@@ -155,13 +171,13 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
                 title.to_owned(),
                 contestant.name.clone(),
                 format!("{}{projected}", ranged(seconds)),
-                plain(of("/rows_per_second")),
-                megabytes(of("/row_bytes_per_second")),
+                plain(rate.map(|rate| rate.median)),
+                megabytes(rate.map(|rate| rate.median * ROW_LEN as f64)),
             ];
             if memory == Memory::Twice {
                 row.extend([
                     megabytes(read),
-                    plain(read.zip(sequential).map(|(read, device)| read / device)),
+                    share_of(read, sequential),
                     plain(of("/device_reads_per_second")),
                     mebibytes(of("/device_written_bytes")),
                 ]);
@@ -183,6 +199,15 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
     }
     parts
 }
+
+/// Which share of what the device was calibrated at somebody has read. Who has read more has shown that the calibration is no limit.
+fn share_of(read: Option<f64>, device: Option<f64>) -> String {
+    let Some(share) = read.zip(device).map(|(read, device)| read / device) else { return "–".to_owned() };
+    if share > NO_LIMIT { "above it: no limit here".to_owned() } else { number(share) }
+}
+
+/// A share from which on the calibration of the device is none of a limit.
+const NO_LIMIT: f64 = 1.1;
 
 /// What a row costs with half of the memory, against what it costs when all is in memory.
 fn slower(found: &Found<'_>) -> Vec<Part> {
@@ -282,30 +307,32 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
 fn against(found: &Found<'_>) -> Vec<Part> {
     let head = ["", "", "Gannet, rows/s", "best rival, rows/s", "ratio"].map(str::to_owned).to_vec();
     let mut rows = Vec::new();
+    let (mut ahead, mut alike, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for memory in [Memory::Twice, Memory::Fits] {
         for (title, pattern, plan) in PATTERNS {
             for is_served in [false, true] {
                 let kind = || found.contestants().into_iter().filter(|one| one.is_served() == is_served);
-                let median = |one: &Contestant, plan| Some(rate(found, memory, one, pattern, plan)?.median);
+                let rate = |one: &Contestant, plan| rate(found, memory, one, pattern, plan);
                 // The mode that comes first is the default; another one may be no excuse.
                 let ours = kind().find(Contestant::is_ours);
-                let Some((ours, mine)) = ours.and_then(|one| median(&one, plan).map(|rate| (one, rate)))
-                else {
+                let Some((ours, mine)) = ours.and_then(|one| rate(&one, plan).map(|rate| (one, rate))) else {
                     continue;
                 };
                 let others = kind().filter(|one| !one.is_ours());
                 let best = others
-                    .filter_map(|one| median(&one, plan).map(|rate| (one, rate)))
-                    .max_by(|one, other| one.1.total_cmp(&other.1));
+                    .filter_map(|one| rate(&one, plan).map(|rate| (one, rate)))
+                    .max_by(|one, other| one.1.median.total_cmp(&other.1.median));
                 let Some((best, theirs)) = best else { continue };
                 let memory = if memory == Memory::Twice { "2×" } else { "fitting" };
-                rows.push(vec![
-                    format!("{title}, {memory}"),
-                    format!("{} ÷ {}", ours.name, best.name),
-                    number(mine),
-                    number(theirs),
-                    number(mine / theirs),
-                ]);
+                let (what, whom) = (format!("{title}, {memory}"), format!("{} ÷ {}", ours.name, best.name));
+                let list = match are_told_apart(found, mine, theirs) {
+                    false => &mut alike,
+                    true if mine.median > theirs.median => &mut ahead,
+                    true => &mut behind,
+                };
+                list.push(format!("{what} ({whom})"));
+                let rates = [mine.median, theirs.median, mine.median / theirs.median].map(number);
+                rows.push([what, whom].into_iter().chain(rates).collect());
             }
         }
     }
@@ -315,27 +342,38 @@ fn against(found: &Found<'_>) -> Vec<Part> {
             if took_part { "Nothing was measured of Gannet and a rival." } else { "No rival took part." };
         return vec![Part::Text(none.to_owned())];
     }
-    let behind: Vec<String> = rows
-        .iter()
-        .filter(|row| row[4].parse::<f64>().is_ok_and(|ratio| ratio < 1.0))
-        .map(|row| format!("{} ({})", row[0], row[1]))
-        .collect();
-    let told = match behind.is_empty() {
-        true => "Gannet, in the first of its modes, is ahead in each of these.".to_owned(),
-        false => {
-            format!("Gannet, in the first of its modes, is behind in: {}.{}", behind.join("; "), once(found))
-        }
-    };
-    vec![Part::Table(head, rows), Part::Text(told)]
+    let told = [
+        ("is ahead in", ahead),
+        ("is behind in", behind),
+        ("and the best rival are not told apart in", alike),
+    ];
+    let told = told.into_iter().filter(|(_, list)| !list.is_empty()).map(|(what, list)| {
+        let list = if list.len() == rows.len() { "each of these".to_owned() } else { list.join("; ") };
+        format!("Gannet, in the first of its modes, {what}: {list}.")
+    });
+    let told: Vec<String> = told.collect();
+    let text = format!("{} {}", told.join(" "), caveat(found));
+    vec![Part::Table(head, rows), Part::Text(text)]
 }
 
-/// What is to be thought of differences where there was one repetition.
-fn once(found: &Found<'_>) -> &'static str {
+/// By how much a rate measured once has to be above another one.
+const ONCE: f64 = 1.5;
+
+/// Whether two rates differ by more than chance does.
+fn are_told_apart(found: &Found<'_>, one: Spread, other: Spread) -> bool {
     match found.run.order.repeat {
-        1 => {
-            " Each was measured once, by queries that are short: what differs by less than a half may be chance."
-        }
-        _ => "",
+        1 => one.median.max(other.median) >= one.median.min(other.median) * ONCE,
+        _ => one.least > other.most || other.least > one.most,
+    }
+}
+
+/// What is to be thought of differences.
+fn caveat(found: &Found<'_>) -> String {
+    match found.run.order.repeat {
+        1 => format!(
+            "Each was measured once, by queries that are short: what is not {ONCE} times as fast may be so by chance, and is not told apart."
+        ),
+        _ => "Those whose ranges overlap are not told apart.".to_owned(),
     }
 }
 
@@ -390,26 +428,33 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
     }
     let mut table = Vec::new();
     for contestant in found.contestants() {
-        let outputs = super::cold_id(&contestant.name, Pattern::Rows, QueryPlan::Chosen, 1);
-        let Some(output) = found.output(&outputs) else { continue };
+        let ended: Vec<&Ended> = (found.rounds())
+            .filter_map(|round| {
+                let id = super::cold_id(&contestant.name, Pattern::Rows, QueryPlan::Chosen, round);
+                found.run.find(&id)
+            })
+            .collect();
+        let outputs: Vec<&Value> = ended.iter().filter_map(|ended| ended.output.first()).collect();
+        let Some(output) = outputs.first() else { continue };
+        let of = |path: &str| Found::spread(&outputs, path).map(|spread| spread.median);
+        let most = |path: &str| Found::spread(&outputs, path).map(|spread| spread.most);
         let settings = &output["settings"];
         let mode = settings["io_mode"].as_str().map_or("–".to_owned(), |mode| {
             let reason = settings["io_mode_reason"].as_str().filter(|reason| !reason.is_empty());
             reason.map_or(mode.to_owned(), |reason| format!("{mode}: {reason}"))
         });
-        let ended = found.run.find(&outputs);
-        let own = output["group"]["peak_bytes"].as_f64();
-        let peak = own.or_else(|| ended.and_then(|ended| ended.group["peak_bytes"].as_f64()));
+        let groups = ended.iter().filter_map(|ended| ended.group["peak_bytes"].as_f64());
+        let peak = most("/group/peak_bytes").or_else(|| groups.reduce(f64::max));
         table.push(vec![
             contestant.name.clone(),
             mode,
-            mebibytes(output["size_bytes"].as_f64()),
-            plain(output["size_bytes"].as_f64().map(|size| size / found.plan.cold as f64)),
+            mebibytes(of("/size_bytes")),
+            plain(of("/size_bytes").map(|size| size / found.plan.cold as f64)),
             mebibytes(peak),
-            mebibytes(output["measured"]["watched"]["files_cached_most_bytes"].as_f64()),
-            mebibytes(output["measured"]["watched"]["group_cached_most_bytes"].as_f64()),
-            mebibytes(output["measured"]["cached_behind_bytes"].as_f64()),
-            mebibytes(output["cached_closed_bytes"].as_f64()),
+            mebibytes(most("/measured/watched/files_cached_most_bytes")),
+            mebibytes(most("/measured/watched/group_cached_most_bytes")),
+            mebibytes(of("/measured/cached_behind_bytes")),
+            mebibytes(of("/cached_closed_bytes")),
         ]);
     }
     let head = [
@@ -417,7 +462,7 @@ fn modes(found: &Found<'_>) -> Vec<Part> {
         "effective I/O mode",
         "files, MiB",
         "÷ memory",
-        "the cgroup's peak, MiB",
+        "the cgroup's peak at most, MiB",
         "cached of the files at most, MiB",
         "cached for the cgroup at most, MiB",
         "behind the query, MiB",
@@ -475,7 +520,8 @@ fn settings(found: &Found<'_>) -> Vec<Part> {
     }
     vec![
         Part::Text(format!(
-            "Every commit is durable when it returns, with everybody. Beside a neighbour {} 1/{BUDGET_SHARE} of the memory.",
+            "Every commit is durable when it returns, with everybody. Where the database fits, who has a cache of his own has one for all of it: PostgreSQL's shared_buffers and Firebird's DefaultDbCachePages \
+             have room for the database and an eighth more (three eighths of the memory at least, five at most), Firebird sorts in memory (TempCacheLimit), SQLite's cache is half of the memory. Beside a neighbour {} 1/{BUDGET_SHARE} of the memory.",
             match (has_neighbour("PostgreSQL"), has_neighbour("Firebird")) {
                 (false, false) => "Gannet's budget is",
                 (true, false) => "Gannet's budget and PostgreSQL's shared_buffers are",
@@ -498,4 +544,17 @@ fn told(settings: &Value) -> String {
             None => format!("{name}={}", one(value)),
         });
     each.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_more_than_the_calibration_is_no_share_of_it() {
+        assert_eq!(share_of(Some(500.0), Some(1000.0)), "0.500");
+        assert_eq!(share_of(Some(1050.0), Some(1000.0)), "1.05");
+        assert_eq!(share_of(Some(1123.0), Some(536.0)), "above it: no limit here");
+        assert_eq!(share_of(None, Some(1.0)), "–");
+    }
 }
