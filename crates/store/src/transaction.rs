@@ -29,6 +29,7 @@ use crate::shared::Shared;
 use crate::tree::TreeRoot;
 use crate::txn::active::ActiveTxn;
 use crate::txn::locks::LockMark;
+use crate::txn::locks::{Mode, Room};
 use crate::txn::registry::{Owner, Snapshot};
 use crate::undo::Stream;
 use crate::versions::{ALL_OWN, Reader};
@@ -79,6 +80,21 @@ pub enum LockMode {
     Share,
     /// Nobody else may delete the row or lock it exclusively; it may be updated.
     KeyShare,
+    /// The same, of one of few rows that many share, such as a table's definition: where there is no memory for one more lock it becomes an
+    /// exclusive one, and for these a part of that memory is kept.
+    Definition,
+}
+
+impl LockMode {
+    /// How a lock that others may share is kept.
+    fn shared(self) -> (Mode, Room) {
+        match self {
+            LockMode::Share => (Mode::Share, Room::Common),
+            LockMode::KeyShare => (Mode::KeyShare, Room::Common),
+            LockMode::Definition => (Mode::KeyShare, Room::Kept),
+            LockMode::Exclusive => unreachable!("nobody shares it"),
+        }
+    }
 }
 
 /// How a transaction runs.

@@ -1,7 +1,7 @@
 //! The store through its public surface, on a simulated device (outside a simulation: at full speed).
 
 use gannet_base::sim::{Generator, Simulation};
-use gannet_base::thread;
+use gannet_base::{clock, thread};
 use gannet_io::Disk;
 use gannet_io::sim::{Chance, Faults, SimDisk};
 use gannet_store::{
@@ -959,4 +959,37 @@ fn a_transaction_that_outlives_its_database_is_refused() {
     assert!(stale.put(&tree, b"a", b"x").unwrap_err().to_string().contains("closed"));
     drop(stale);
     drop(other);
+}
+
+#[test]
+fn a_lock_timeout_counts_all_that_one_operation_waits_for() {
+    let run = || {
+        let db = Arc::new(create(&SimDisk::new(1)));
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        txn.put(&tree, b"k", b"v").unwrap();
+        txn.commit().unwrap();
+        // Those who share the row end one after the other, each within the time-out of the one before.
+        let sharers: Vec<_> = (1..=4)
+            .map(|number| {
+                let (db, tree) = (Arc::clone(&db), tree.clone());
+                let mut txn = db.begin(TransactionOptions::default());
+                assert!(txn.lock(&tree, b"k", LockMode::Share).unwrap());
+                thread::spawn("sharer", move || {
+                    clock::sleep(Duration::from_millis(1500 * number));
+                    drop(txn);
+                })
+            })
+            .collect();
+        let limit = Duration::from_secs(2);
+        let options = TransactionOptions { lock_timeout: Some(limit), ..TransactionOptions::default() };
+        let mut late = db.begin(options);
+        let begun = clock::now();
+        assert!(matches!(late.lock(&tree, b"k", LockMode::Exclusive), Err(Error::Locked(_))));
+        let took = begun.elapsed();
+        assert!(limit <= took && took < limit + Duration::from_millis(100), "{took:?}");
+        drop(late);
+        sharers.into_iter().for_each(|thread| thread.join().unwrap());
+    };
+    Simulation::new(1).run(run).unwrap();
 }

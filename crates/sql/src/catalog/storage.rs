@@ -451,7 +451,7 @@ pub fn remove_statistics(transaction: &mut Transaction, catalog: &mut Catalog, t
 /// Holds a table's definition as it is until the transaction ends: for who writes rows. False when it is not the one that
 /// `table` says (any more): the caller loads the catalog anew and begins the statement again.
 pub fn lock_for_write(transaction: &mut Transaction, catalog: &Catalog, table: &Table) -> Result<bool> {
-    lock(transaction, &entries(catalog)?, Kind::Table, table.oid, LockMode::KeyShare, table.revision)
+    lock(transaction, &entries(catalog)?, Kind::Table, table.oid, LockMode::Definition, table.revision)
 }
 
 /// Waits for all who write to a table, and keeps others from it until the transaction ends: for who changes the definition.
@@ -513,7 +513,7 @@ pub fn claim_table(
 /// Holds a table's definition until the transaction ends, and gives it as it is now; `None` when it is gone.
 pub fn hold_table(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Table>>> {
     let tree = entries(catalog)?;
-    if !transaction.lock(&tree, &key(Kind::Table, oid), LockMode::KeyShare)? {
+    if !transaction.lock(&tree, &key(Kind::Table, oid), LockMode::Definition)? {
         return Ok(None);
     }
     let Some(value) = transaction.latest_view().get(&tree, &key(Kind::Table, oid))? else { return Ok(None) };

@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::node::NodeRef;
 use crate::pool::Access;
 use crate::tree::{BTree, TreeRoot};
-use crate::txn::locks::{Added, Mode};
+use crate::txn::locks::{Added, Mode, Room};
 use crate::versions::{Fate, Reader, Seen, decode};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ impl Transaction {
         &mut self,
         tree: &Tree,
         key: &[u8],
-        mode: Mode,
+        (mode, room): (Mode, Room),
         expected: Option<&Expected<'_>>,
     ) -> Result<Outcome> {
         self.prepare_row(tree, key)?;
-        self.lock_shared_in(&tree.root, key, mode, expected)
+        self.lock_shared_in(&tree.root, key, (mode, room), expected)
     }
 
     pub(super) fn lock_shared_in(
         &mut self,
         root: &Arc<TreeRoot>,
         key: &[u8],
-        mode: Mode,
+        (mode, room): (Mode, Room),
         expected: Option<&Expected<'_>>,
     ) -> Result<Outcome> {
         let shared = Arc::clone(&self.shared);
@@ -37,6 +37,7 @@ impl Transaction {
         let mut compared = None;
         // Who does not wait for locks does not wait out of courtesy either.
         let mut courteous = expected.is_none_or(|e| e.wait);
+        let patience = self.patience(courteous);
         loop {
             let ticket = shared.registry.waits().ticket();
             let leaf = btree.leaf_shared(key, Access::Normal)?;
@@ -51,16 +52,15 @@ impl Transaction {
             let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_exclusive();
             let before = if running && !stands_against { self.committed(payload)? } else { Seen::Absent };
             if running && before == Seen::Absent {
-                let patient = expected.is_none_or(|e| e.wait);
                 if shared.is_loser(current.writer) {
                     let (writer, undo) = (current.writer, current.undo);
                     drop(leaf);
-                    self.take_from_loser(root, writer, undo, ticket, patient)?;
+                    self.take_from_loser(root, writer, undo, ticket, &patience)?;
                     continue;
                 }
                 let holders: Vec<_> = shared.registry.find(current.writer).into_iter().collect();
                 drop(leaf);
-                self.wait_for(&holders, ticket, patient)?;
+                self.wait_for(&holders, ticket, &patience)?;
                 continue;
             }
             self.check_conflict(&current, mode)?;
@@ -88,11 +88,11 @@ impl Transaction {
                 let writers = shared.locks.ahead_of(root.id, key, txn);
                 if !writers.is_empty() {
                     drop(leaf);
-                    courteous = !self.wait_behind(&writers, ticket)?;
+                    courteous = !self.wait_behind(&writers, ticket, &patience)?;
                     continue;
                 }
             }
-            match shared.locks.try_add(root.id, key, txn, mode) {
+            match shared.locks.try_add(root.id, key, txn, mode, room) {
                 Added::Yes => return Ok(Outcome::Done),
                 // No memory for one more shared lock: the row itself has room for an exclusive one.
                 Added::TableFull => {

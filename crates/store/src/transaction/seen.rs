@@ -105,13 +105,11 @@ impl Transaction {
         wait: bool,
     ) -> Result<Outcome> {
         let expected = Expected { view, seen, wait };
-        let mode = match mode {
-            LockMode::Exclusive => return self.write_seen(tree, key, Write::Lock, &expected),
-            LockMode::Share => Mode::Share,
-            LockMode::KeyShare => Mode::KeyShare,
-        };
+        if mode == LockMode::Exclusive {
+            return self.write_seen(tree, key, Write::Lock, &expected);
+        }
         self.check_view(view)?;
-        self.lock_shared(tree, key, mode, Some(&expected))
+        self.lock_shared(tree, key, mode.shared(), Some(&expected))
     }
 
     fn write_seen(

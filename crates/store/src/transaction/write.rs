@@ -15,15 +15,17 @@ use crate::space::EXTENT_PAGES;
 use crate::sweep::round::{By, Round};
 use crate::tree::{BTree, TreeRoot, fits};
 use crate::txn::active::ActiveTxn;
-use crate::txn::locks::{Mode, WriteKind};
+use crate::txn::locks::WriteKind;
 use crate::txn::registry::Snapshot;
 use crate::txn::waits::Ticket;
 use crate::undo::{Reserved, UndoKind, UndoRecord};
 use crate::versions::{Fate, Reader, decode};
 use crate::{Error, Result};
+use gannet_base::clock::{self, Instant};
 use gannet_base::{TreeId, TxnId};
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,6 +55,24 @@ enum Found {
     Seen(Standing),
 }
 
+/// How long one operation on a row waits for others, however many of them, and in how many turns.
+#[derive(Debug)]
+pub(super) struct Patience {
+    limit: Option<Duration>,
+    /// Since when it has waited, work in between included.
+    since: Cell<Option<Instant>>,
+}
+
+impl Patience {
+    fn left(&self) -> Option<Duration> {
+        let limit = self.limit?;
+        let now = clock::now();
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        Some(limit.saturating_sub(now - since))
+    }
+}
+
 impl Transaction {
     /// Puts a value, whether or not the key is there.
     pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
@@ -78,8 +98,7 @@ impl Transaction {
     pub fn lock(&mut self, tree: &Tree, key: &[u8], mode: LockMode) -> Result<bool> {
         let outcome = match mode {
             LockMode::Exclusive => self.write_row(tree, key, Write::Lock),
-            LockMode::Share => self.lock_shared(tree, key, Mode::Share, None),
-            LockMode::KeyShare => self.lock_shared(tree, key, Mode::KeyShare, None),
+            mode => self.lock_shared(tree, key, mode.shared(), None),
         };
         outcome.map(Outcome::is_done)
     }
@@ -176,7 +195,7 @@ impl Transaction {
         let gone = || {
             Error::Invalid(format!("tree {:?} does not exist any more", String::from_utf8_lossy(tree.name())))
         };
-        if !self.lock_shared_in(&catalog, tree.name(), Mode::KeyShare, None)?.is_done() {
+        if !self.lock_shared_in(&catalog, tree.name(), LockMode::Definition.shared(), None)?.is_done() {
             return Err(gone());
         }
         let payload = BTree::new(&self.shared.core, &catalog).get(tree.name())?;
@@ -263,7 +282,8 @@ impl Transaction {
         let mut guard = None;
         // A long value that was compared, as its entry was then.
         let mut compared = None;
-        let patient = expected.is_none_or(|e| e.wait);
+        let is_patient = expected.is_none_or(|e| e.wait);
+        let patience = self.patience(is_patient);
         // Others share the row; new ones wait until this one has had it.
         let mut queued = None;
         loop {
@@ -287,21 +307,21 @@ impl Transaction {
                 Found::Free { exists } => exists,
                 Found::Wait(holders) => {
                     drop(leaf);
-                    self.wait_for(&holders, ticket, patient)?;
+                    self.wait_for(&holders, ticket, &patience)?;
                     continue;
                 }
                 Found::Loser(writer, undo) => {
                     drop(leaf);
-                    self.take_from_loser(root, writer, undo, ticket, patient)?;
+                    self.take_from_loser(root, writer, undo, ticket, &patience)?;
                     continue;
                 }
                 Found::WaitForSharers(holders) => {
                     drop(leaf);
-                    if patient && queued.is_none() {
+                    if is_patient && queued.is_none() {
                         let txn = &self.writing.as_ref().expect("who writes has a number").txn;
                         queued = Some(shared.locks.queue(shared.registry.waits(), root.id, key, txn));
                     }
-                    self.wait_for(&holders, ticket, patient)?;
+                    self.wait_for(&holders, ticket, &patience)?;
                     continue;
                 }
                 Found::Seen(Standing::Settled(outcome)) => return Ok(outcome),
@@ -497,24 +517,35 @@ impl Transaction {
         writer: TxnId,
         undo: UndoPtr,
         ticket: Ticket,
-        patient: bool,
+        patience: &Patience,
     ) -> Result<()> {
         if self.shared.revert_row(tree, writer, undo)? {
             return Ok(());
         }
         let holders: Vec<_> = self.shared.registry.find(writer).into_iter().collect();
-        self.wait_for(&holders, ticket, patient)
+        self.wait_for(&holders, ticket, patience)
     }
 
-    /// Waits for others; `patient` is false for who is to fail instead.
-    pub(super) fn wait_for(&self, holders: &[Arc<ActiveTxn>], ticket: Ticket, patient: bool) -> Result<()> {
+    /// How long an operation on a row waits for others in all; not at all where it is to fail instead.
+    pub(super) fn patience(&self, waits: bool) -> Patience {
+        let limit = if waits { self.options.lock_timeout } else { Some(Duration::ZERO) };
+        Patience { limit, since: Cell::new(None) }
+    }
+
+    /// Waits for others.
+    pub(super) fn wait_for(
+        &self,
+        holders: &[Arc<ActiveTxn>],
+        ticket: Ticket,
+        patience: &Patience,
+    ) -> Result<()> {
         let writing = self.writing.as_ref().expect("who waits has a number");
         let waits = self.shared.registry.waits();
         if holders.is_empty() {
             gannet_base::thread::yield_now();
             return self.shared.core.poison.check();
         }
-        let timeout = if patient { self.options.lock_timeout } else { Some(Duration::ZERO) };
+        let timeout = patience.left();
         self.handle.waiting.store(true, Ordering::Relaxed);
         let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.handle.cancel);
         self.handle.waiting.store(false, Ordering::Relaxed);
@@ -523,9 +554,14 @@ impl Transaction {
     }
 
     /// Waits behind writers that want a row which this one could share; true when he is to do so nevertheless.
-    pub(super) fn wait_behind(&self, writers: &[Arc<ActiveTxn>], ticket: Ticket) -> Result<bool> {
+    pub(super) fn wait_behind(
+        &self,
+        writers: &[Arc<ActiveTxn>],
+        ticket: Ticket,
+        patience: &Patience,
+    ) -> Result<bool> {
         let writing = self.writing.as_ref().expect("who waits has a number");
-        let (waits, timeout) = (self.shared.registry.waits(), self.options.lock_timeout);
+        let (waits, timeout) = (self.shared.registry.waits(), patience.left());
         self.handle.waiting.store(true, Ordering::Relaxed);
         let waited = waits.wait_behind(&writing.txn, writers, ticket, timeout, &self.handle.cancel);
         self.handle.waiting.store(false, Ordering::Relaxed);

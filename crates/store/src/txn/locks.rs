@@ -6,7 +6,8 @@
 //!    transaction has ended.
 //! 2. The memory of all locks never exceeds the table's cap nor the budget. When there is no room the answer is
 //!    [`Added::TableFull`], nothing was changed, and the caller takes the row's exclusive lock instead: stricter, but
-//!    stored in the row.
+//!    stored in the row. Of rows that many share, such as definitions, that would let one writer after the other work: a part of the
+//!    memory is for locks of these ([`Room::Kept`]).
 //! 3. Releasing takes time in proportion to what the transaction holds; with no lock left, the accounting is at zero.
 //!
 //! A writer that waits for sharers says so, see [`LockTable::queue`]: whoever comes later and does not share the row yet waits
@@ -45,6 +46,18 @@ pub(crate) enum Mode {
     /// The row must stay as it is.
     Share,
 }
+
+/// From which memory a lock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// What there is for all.
+    Common,
+    /// That and what others leave free, for rows of which there are few.
+    Kept,
+}
+
+/// Which part of the memory for locks only [`Room::Kept`] has.
+const KEPT_PART: u64 = 4;
 
 /// What a writer is about to do to a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,7 +234,14 @@ impl LockTable {
 
     /// Locks a row in share mode for `txn`, or strengthens the lock it has. The caller holds the leaf's shared latch
     /// and saw that nobody else owns the row (invariant 1).
-    pub(crate) fn try_add(&self, tree: TreeId, key: &[u8], txn: &Arc<ActiveTxn>, mode: Mode) -> Added {
+    pub(crate) fn try_add(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        txn: &Arc<ActiveTxn>,
+        mode: Mode,
+        room: Room,
+    ) -> Added {
         assert!(!txn.has_ended(), "{} takes a lock after its end", txn.id());
         let mut held = txn.held.lock();
         let shard = self.shard(tree, key);
@@ -232,7 +252,7 @@ impl LockTable {
         if before.is_some_and(|before| before >= mode) {
             return Added::Yes;
         }
-        if !self.reserve(&mut held, cost_of(key)) {
+        if !self.reserve(&mut held, cost_of(key), room) {
             return Added::TableFull;
         }
         let key = entry.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
@@ -368,8 +388,12 @@ impl LockTable {
     }
 
     /// Charges `bytes` to the cap and to the budget, or to neither.
-    fn reserve(&self, held: &mut Held, bytes: u64) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.cap_bytes);
+    fn reserve(&self, held: &mut Held, bytes: u64, room: Room) -> bool {
+        let cap = match room {
+            Room::Common => self.cap_bytes - self.cap_bytes / KEPT_PART,
+            Room::Kept => self.cap_bytes,
+        };
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= cap);
         if self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Shared row locks: who conflicts with whom, savepoints, accounting, and the protocol with row writers.
 
 use super::active::ActiveTxn;
-use super::locks::{Added, LockTable, Mode, WriteKind};
+use super::locks::{Added, LockTable, Mode, Room, WriteKind};
 use super::registry::Registry;
 use gannet_base::memory::{Budget, Purpose};
 use gannet_base::sim::Simulation;
@@ -33,7 +33,7 @@ impl Fixture {
     }
 
     fn add(&self, key: &[u8], txn: &Arc<ActiveTxn>, mode: Mode) {
-        assert_eq!(self.table.try_add(TREE, key, txn, mode), Added::Yes);
+        assert_eq!(self.table.try_add(TREE, key, txn, mode, Room::Common), Added::Yes);
     }
 
     fn against(&self, key: &[u8], me: &ActiveTxn, write: WriteKind) -> Vec<TxnId> {
@@ -111,13 +111,22 @@ fn a_full_table_changes_nothing() {
     let f = Fixture::new(1000);
     let (a, b) = (f.begin(), f.begin());
     let mut count = 0u8;
-    while f.table.try_add(TREE, &[count], &a, Mode::Share) == Added::Yes {
+    while f.table.try_add(TREE, &[count], &a, Mode::Share, Room::Common) == Added::Yes {
         count += 1;
     }
     assert!(count > 1);
     let (used, list) = (f.table.used_bytes(), f.table.list(100));
     assert!(used <= 1000 && list.len() == usize::from(count));
-    assert_eq!(f.table.try_add(TREE, b"x", &b, Mode::KeyShare), Added::TableFull);
+    assert_eq!(f.table.try_add(TREE, b"x", &b, Mode::KeyShare, Room::Common), Added::TableFull);
+    assert_eq!((f.table.used_bytes(), f.table.list(100)), (used, list.clone()));
+    // What many share has room still, and an end as well.
+    assert_eq!(f.table.try_add(TREE, b"d", &b, Mode::KeyShare, Room::Kept), Added::Yes);
+    assert!(f.table.used_bytes() <= 1000);
+    while f.table.try_add(TREE, &[b'd', count], &b, Mode::KeyShare, Room::Kept) == Added::Yes {
+        count += 1;
+    }
+    assert!(f.table.used_bytes() <= 1000);
+    f.table.release_all(&b);
     assert_eq!((f.table.used_bytes(), f.table.list(100)), (used, list));
     assert_eq!(f.table.list(1).len(), 1);
     f.table.release_all(&a);
@@ -127,7 +136,7 @@ fn a_full_table_changes_nothing() {
     // The budget is a limit as well.
     let rest = f.budget.limit() - f.budget.used();
     let hog = f.budget.charge(Purpose::Work, rest).unwrap();
-    assert_eq!(f.table.try_add(TREE, b"x", &b, Mode::Share), Added::TableFull);
+    assert_eq!(f.table.try_add(TREE, b"x", &b, Mode::Share, Room::Common), Added::TableFull);
     drop(hog);
     f.assert_empty();
 }
@@ -153,13 +162,15 @@ impl Bank {
                 let row = self.rows[i].read();
                 match other_owner(&row, txn) {
                     Some(owner) => vec![owner],
-                    None => match self.fixture.table.try_add(TREE, &[i as u8], txn, Mode::Share) {
-                        Added::Yes => return Ok(()),
-                        Added::TableFull => {
-                            drop(row);
-                            return self.write(i, txn, WriteKind::Delete, |_| {});
+                    None => {
+                        match self.fixture.table.try_add(TREE, &[i as u8], txn, Mode::Share, Room::Common) {
+                            Added::Yes => return Ok(()),
+                            Added::TableFull => {
+                                drop(row);
+                                return self.write(i, txn, WriteKind::Delete, |_| {});
+                            }
                         }
-                    },
+                    }
                 }
             };
             let never = AtomicBool::new(false);
