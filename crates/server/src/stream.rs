@@ -130,6 +130,11 @@ impl Socket {
         }
     }
 
+    /// Whether it is one of this machine's own sockets.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.end, End::Unix(_))
+    }
+
     /// Another handle to the same socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let end = match &self.end {

@@ -275,7 +275,7 @@ fn the_limit_of_connections_is_told_and_cancelling_is_still_possible() {
     let (mut a, b) = (fixture.connect(), fixture.connect());
     for _ in 0..3 {
         let told = fixture.raw().start(&[("user", "owner"), ("database", "shop")]);
-        assert_eq!((told.kinds.as_str(), told.state(), told.errors[0].get('S')), ("E", "53300", "FATAL"));
+        assert_eq!((told.kinds.as_str(), told.state(), told.errors[0].get('S')), ("RE", "53300", "FATAL"));
         assert_eq!(told.errors[0].message(), "sorry, too many clients already");
     }
     // Whoever says nothing takes no session away.
@@ -299,4 +299,46 @@ fn the_limit_of_connections_is_told_and_cancelling_is_still_possible() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     drop(silent);
+}
+
+#[test]
+fn clients_that_do_not_answer_keep_no_session_from_others() {
+    let fixture = Fixture::with(ROLES, |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        options.max_connections = 2;
+    });
+    let address = fixture.server().addresses()[0];
+    // Asked for their proof, they say nothing.
+    let mut silent: Vec<Wire> = Vec::new();
+    for _ in 0..4 {
+        let mut wire = Wire::tcp(address);
+        wire.send(&user("ann"));
+        assert_eq!(wire.read().map(|reply| reply.kind), Some(b'R'));
+        silent.push(wire);
+    }
+    let mut wire = Wire::tcp(address);
+    assert_eq!(log_in(&mut wire, "ann", "pencil").status, 'I');
+    // So many that no more are taken over TCP; over the Unix socket they are.
+    loop {
+        let mut wire = Wire::tcp(address);
+        wire.send(&user("ann"));
+        match wire.read().map(|reply| reply.kind) {
+            Some(b'R') => silent.push(wire),
+            refused => break assert_ne!(refused, Some(b'Z')),
+        }
+        assert!(silent.len() < 100);
+    }
+    let mut owner = fixture.connect();
+    owner.send(&crate::client::query("select pg_sleep(1000)"));
+    let done = AtomicBool::new(false);
+    let (pid, secret) = (owner.pid, owner.secret);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fixture.cancel(pid, secret);
+            }
+        });
+        assert_eq!(owner.outcome().errors[0].state(), "57014");
+        done.store(true, Ordering::Relaxed);
+    });
 }
