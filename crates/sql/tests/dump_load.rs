@@ -387,6 +387,22 @@ fn a_key_behind_statements_that_change_rows_stays_there() {
 }
 
 #[test]
+fn a_key_behind_statements_that_rename_is_one_of_what_they_leave() {
+    let site = Site::new();
+    let rows = "create table t (a int not null, b int not null);\ncopy t from stdin;\n1\t7\n2\t8\n\\.\n";
+    let swap = "alter table t rename a to c;\nalter table t rename column b to a;\nalter table t rename column c to b;\n";
+    let key = "alter table only t add constraint k primary key (a);\ncreate index i on t (b);\n";
+    let database = site.database("renamed.gnt", "");
+    let text = format!("{rows}{swap}{key}");
+    loaded(&database, site.file("renamed.sql", &text), &load::Options::default()).unwrap();
+    let text = dumped(&database, &dump::Options::default());
+    assert!(text.contains("PRIMARY KEY (a)") && text.contains("(b)"), "{text}");
+    // What is called a now had other values.
+    run(&database, "insert into t (a, b) values (1, 1)");
+    assert_eq!(run(&database, "select string_agg(a || ' ' || b, ',' order by a) from t"), [["1 1,7 1,8 2"]]);
+}
+
+#[test]
 fn statements_that_cannot_be_run_are_named_by_line() {
     let site = Site::new();
     let script = "-- a comment\n\ncreate table t (a int);\n\n-- another\ncreate view v\n  as select 1;\ncomment on table t is 'x';\n";
