@@ -554,6 +554,29 @@ fn a_table_that_is_not_there_is_one_bad_statement() {
 }
 
 #[test]
+fn a_table_of_a_folder_that_is_not_there_keeps_no_other_out() {
+    let site = Site::new();
+    let rows = "insert into a values (1), (2); insert into b values (3), (4); insert into c values (5);";
+    let from = site.database(
+        "from.gnt",
+        &format!("create table a (n int); create table b (n int); create table c (n int); {rows}"),
+    );
+    let folder = site.path("csv");
+    let options = dump::Options { schema: false, format: Format::Csv, ..dump::Options::default() };
+    job(&from, JobKind::Dump, |watch| dump(from.store(), &options, Target::Path(folder.clone()), watch))
+        .unwrap();
+    let to = site.database("to.gnt", "create table a (n int); create table c (n int)");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&to, Origin::Folder(folder.clone()), &skip).unwrap();
+    assert_eq!((outcome.bad_statements, outcome.bad_rows, outcome.tables, outcome.rows), (1, 0, 2, 3));
+    assert!(outcome.problems[0].contains("relation \"public.b\" does not exist"), "{:?}", outcome.problems);
+    assert_eq!(run(&to, "select sum(n) from c"), [["5"]]);
+    let to = site.database("stop.gnt", "create table a (n int); create table c (n int)");
+    let error = loaded(&to, Origin::Folder(folder), &load::Options::default()).unwrap_err().to_string();
+    assert!(error.contains("relation \"public.b\" does not exist"), "{error}");
+}
+
+#[test]
 fn a_session_dumps_as_a_job_of_the_server() {
     let site = Site::new();
     let database = site.database("first.gnt", EVERYTHING);

@@ -498,8 +498,8 @@ impl Loader<'_, '_> {
             .map(drop)
     }
 
-    /// Loads the data; gives the rows that were there, bad ones included.
-    fn rows(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+    /// Loads the data; gives the rows that were there, bad ones included. `None`: they were passed over, as there is no place for any of them.
+    fn rows(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
         self.run_early(&data.sql)?;
         self.watch.job().note(&data.table);
         let before = (self.outcome.rows, self.outcome.bad_rows, self.outcome.problems.len());
@@ -508,7 +508,7 @@ impl Loader<'_, '_> {
         let builds = mark.is_some() || !self.options.skip;
         if builds && data.options.header == Header::No && self.destination.session().is_some() {
             match self.build(data, input) {
-                Ok(true) => return Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1),
+                Ok(true) => return Ok(Some(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1)),
                 Ok(false) => {}
                 // Which row it is, and which are to be skipped, the ordinary way tells.
                 Err(error) if is_violation(&error) && mark.is_some() => {}
@@ -520,8 +520,8 @@ impl Loader<'_, '_> {
                 input.go_back(mark)?;
             }
         }
-        self.ordinary(data, input)?;
-        Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1)
+        let were_read = self.ordinary(data, input)?;
+        Ok(were_read.then(|| self.outcome.rows - before.0 + self.outcome.bad_rows - before.1))
     }
 
     /// Fills an empty table; false where it is none, or its rows are no matter of this way: then no data was taken.
@@ -637,8 +637,9 @@ impl Loader<'_, '_> {
                 line,
                 file: &file,
             };
+            // What was passed over is counted as the statement that could not be run.
             let rows = self.rows(&data, &mut input)?;
-            if rows != table.rows {
+            if let Some(rows) = rows.filter(|rows| *rows != table.rows) {
                 let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
                 return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
             }
