@@ -371,6 +371,23 @@ fn bad_rows_of_a_stream_are_skipped_and_where_they_end_the_load_the_table_is_nam
 }
 
 #[test]
+fn more_bad_rows_than_are_listed_are_counted() {
+    let site = Site::new();
+    let rows = |begin: &str| (0..150).map(|n| format!("{begin}{n}\n{n}\n")).collect::<String>();
+    let script = format!(
+        "create table t (a int);\ncopy t from stdin;\n{}\\.\ncreate table u (a int);\ncopy u from stdin;\n{}\\.\n",
+        rows("x"),
+        rows("y")
+    );
+    let database = site.database("t.gnt", "");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("t.sql", &script), &skip).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows, outcome.built), (300, 300, 2));
+    assert_eq!(outcome.problems.len(), 100);
+    assert!(outcome.problems[99].contains("t.sql:201: ") && outcome.problems[99].contains("x99"));
+}
+
+#[test]
 fn a_key_behind_statements_that_change_rows_stays_there() {
     let site = Site::new();
     let rows = "create table t (a int not null, b int);\ncopy t from stdin;\n1\t1\n1\t2\n2\t1\n\\.\n";

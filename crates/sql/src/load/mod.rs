@@ -527,7 +527,8 @@ impl Loader<'_, '_> {
     /// Fills an empty table; false where it is none, or its rows are no matter of this way: then no data was taken.
     fn build(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
         let mut built = 0;
-        let mut bad_rows = Vec::new();
+        let (mut bad_rows, mut problems) = (0, Vec::new());
+        let most_problems = LISTED.saturating_sub(self.outcome.problems.len());
         let (options, before) = (self.options, self.before);
         let watch = &mut *self.watch;
         let Some(session) = self.destination.session() else { return Ok(false) };
@@ -554,11 +555,19 @@ impl Loader<'_, '_> {
                 paced: !options.alone,
             };
             let mut bad = |bad: Bad| {
-                if options.skip {
-                    bad_rows.push(bad);
-                    return Ok(());
+                let error = row_error(data.file, &bad);
+                if !options.skip {
+                    return Err(Error::new(BAD_ROW, error.to_string()));
                 }
-                Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
+                if !is_of_row(&error) {
+                    return Err(error);
+                }
+                // All rows may be bad: more than what is listed is not kept.
+                bad_rows += 1;
+                if problems.len() < most_problems {
+                    problems.push(error.to_string());
+                }
+                Ok(())
             };
             let share = share.take().ok_or_else(|| Error::internal("a table is filled twice"))?;
             built = rows::feed(input, &of, table, style, (&engine, share), (take, &mut bad), watch)?;
@@ -567,7 +576,8 @@ impl Loader<'_, '_> {
         if !filled.map_err(|error| self.explain_build(data, error))? {
             return Ok(false);
         }
-        bad_rows.into_iter().try_for_each(|bad| self.row_failed(data.file, bad))?;
+        self.outcome.bad_rows += bad_rows;
+        self.outcome.problems.append(&mut problems);
         self.outcome.rows += built;
         self.outcome.tables += 1;
         self.outcome.built += 1;
