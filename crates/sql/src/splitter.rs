@@ -1,7 +1,10 @@
 //! Takes scripts apart: statements end at a `;` outside of quotes, comments and parentheses; a backslash there begins a command of the
 //! shell, which goes to the end of its line.
 //!
-//! Lines are fed one after the other, so that a prompt can say what is still open.
+//! Lines are fed one after the other, so that a prompt can say what is still open. A statement whose end does not come is a matter of who feeds
+//! them: [`Splitter::too_long`] tells.
+
+use crate::bind::MAX_STATEMENT;
 
 /// What a text is inside of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,6 +184,12 @@ impl Splitter {
             Inside::Nothing if self.statement.is_empty() => '=',
             Inside::Nothing => '-',
         }
+    }
+
+    /// Says so where the statement so far is longer than any may be: its end may never come.
+    pub fn too_long(&self) -> Option<String> {
+        let open = self.missing().filter(|_| self.statement.len() > MAX_STATEMENT)?;
+        Some(format!("a statement of more than {MAX_STATEMENT} bytes, which has not ended: {open}"))
     }
 
     /// What is missing at the end of the input; `None`: nothing.

@@ -434,6 +434,42 @@ fn statements_that_cannot_be_run_are_named_by_line() {
     assert_eq!(outcome.passed_over.get("COMMENT"), Some(&1));
 }
 
+/// A script that goes on for ever within a string.
+struct Unclosed {
+    begin: &'static [u8],
+    given: u64,
+}
+
+impl std::io::Read for Unclosed {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let count = if self.begin.is_empty() { out.len() } else { self.begin.len().min(out.len()) };
+        let (now, later) = self.begin.split_at(count.min(self.begin.len()));
+        out[..now.len()].copy_from_slice(now);
+        out[now.len()..count].chunks_mut(100).for_each(|line| {
+            line.fill(b'x');
+            line[0] = b'\n';
+        });
+        (self.begin, self.given) = (later, self.given + count as u64);
+        assert!(self.given < 100 << 20, "nobody looks how long the statement is");
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_statement_without_end_is_refused_by_the_line_of_its_beginning() {
+    let site = Site::new();
+    let begin = b"create table t (a text);\n\ninsert into t\nvalues ('it''s);\n";
+    let database = site.database("t.gnt", "");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let error = loaded(&database, stream(Unclosed { begin, given: 0 }), &skip).unwrap_err();
+    assert_eq!(error.state().0, "54000");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("a stream:3: a statement of more than") && text.contains("quoted string"),
+        "{text}"
+    );
+}
+
 #[test]
 fn what_was_cut_off_is_refused_before_anything_is_loaded() {
     let site = Site::new();

@@ -316,6 +316,9 @@ impl Loader<'_, '_> {
                 self.piece(piece, start, &mut input)?;
                 (start, is_empty) = (input.line(), false);
             }
+            if let Some(message) = splitter.too_long() {
+                return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, input.at_line(start, &message)));
+            }
             self.watch.job().set_done(self.before + input.taken());
             self.watch.look()?;
         }
