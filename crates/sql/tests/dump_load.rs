@@ -420,6 +420,18 @@ fn a_key_behind_statements_that_rename_is_one_of_what_they_leave() {
 }
 
 #[test]
+fn nothing_of_a_function_that_is_skipped_is_run() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "create table b (a int); insert into b values (1), (2)");
+    let script = "CREATE FUNCTION public.clear() RETURNS void\n    LANGUAGE sql\n    BEGIN ATOMIC\n DELETE FROM b;\nEND;\n\n\ninsert into b values (3);\n";
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("f.sql", script), &skip).unwrap();
+    assert_eq!((outcome.bad_statements, outcome.statements), (1, 1), "{:?}", outcome.problems);
+    assert!(outcome.passed_over.is_empty(), "{:?}", outcome.passed_over);
+    assert_eq!(run(&database, "select count(*) from b"), [["3"]]);
+}
+
+#[test]
 fn statements_that_cannot_be_run_are_named_by_line() {
     let site = Site::new();
     let script = "-- a comment\n\ncreate table t (a int);\n\n-- another\ncreate view v\n  as select 1;\ncomment on table t is 'x';\n";
