@@ -192,6 +192,16 @@ impl Socket {
         Err(io::ErrorKind::ConnectionAborted.into())
     }
 
+    /// Whether there is something to read, or an end or error to be told, now.
+    pub(crate) fn has_something(&self) -> io::Result<bool> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&now)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Waits until there is something to read, an end or error to be told, or patience to be looked at.
     fn wait(&self) -> io::Result<()> {
         let left = self.patience.turn()?;

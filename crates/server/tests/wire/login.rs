@@ -4,7 +4,7 @@ use crate::client::{Body, Outcome, Wire, bind, execute, first, frame, parse, tcp
 use crate::fixture::Fixture;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gannet_server::frontend::{Address, Connection};
+use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use ring::{digest, hmac, pbkdf2};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -232,6 +232,56 @@ fn a_certificate_that_is_refused_says_what_to_do() {
         let address = Address::parse(&text, &|_| None, "ann").unwrap();
         let error = Connection::open(&address, "test").unwrap_err().to_string();
         assert!(error.contains(words), "{certificate}: {error}");
+    }
+}
+
+/// Rows of which the first one is bad, so many bytes of them as were asked for.
+#[derive(Default)]
+struct Bad(usize);
+
+impl Receiver for Bad {
+    fn columns(&mut self, _: &[Column]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Option<&str>]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: &Report) {}
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> std::io::Result<bool> {
+        let before = data.len();
+        data.extend((0..10_000).flat_map(|_| *b"nobody\n"));
+        self.0 += data.len() - before;
+        Ok(self.0 < 512 << 20)
+    }
+}
+
+#[test]
+fn a_copy_that_fails_is_sent_no_more_data_encrypted_or_not() {
+    let fixture = Fixture::with(&format!("create table t (a int); {ROLES}"), |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        options.tls = Some((key("server.pem"), key("server.key")));
+    });
+    let port = fixture.server().addresses()[0].port();
+    for ssl in ["disable", "require"] {
+        let text = format!("postgres://ann:pencil@localhost:{port}/shop?sslmode={ssl}");
+        let address = Address::parse(&text, &|_| None, "ann").unwrap();
+        let mut connection = Connection::open(&address, "test").unwrap();
+        assert_eq!(connection.is_encrypted(), ssl == "require");
+        let mut bad = Bad::default();
+        let Err(Failure::Server(report)) = connection.query("copy t from stdin", &mut bad) else {
+            panic!("no error")
+        };
+        assert_eq!(report.state, "22P02");
+        assert!(bad.0 < 256 << 20, "{ssl}: {}", bad.0);
+        // It is good for more.
+        connection.query("copy t to stdout", &mut Bad::default()).unwrap();
     }
 }
 
