@@ -198,6 +198,19 @@ fn bad_input_is_refused() {
 }
 
 #[test]
+fn a_statement_without_end_is_refused_by_the_line_of_its_beginning() {
+    let place = &places()[0];
+    let mut script = b"select 1;\nselect '".to_vec();
+    script.resize(66 << 20, b'x');
+    for at in (100..script.len()).step_by(100) {
+        script[at] = b'\n';
+    }
+    let told = bad(place.path(), &["sql", "shop.gnt", "-f", "-"], &script, 3);
+    assert!(told.starts_with("gannet:<stdin>:2: a statement of more than 67108864 bytes"), "{told}");
+    assert!(told.contains("unterminated quoted string"), "{told}");
+}
+
+#[test]
 fn a_file_that_somebody_else_has_open_is_named_as_such() {
     let place = &places()[0];
     let here = place.path();

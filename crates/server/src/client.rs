@@ -101,6 +101,12 @@ impl<'c> Wire<'c> {
     }
 }
 
+/// What does not fit into a message is not left out.
+fn too_long(what: &str) -> Error {
+    let message = format!("{what} is longer than a message of the protocol can be");
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+}
+
 impl Client for Wire<'_> {
     fn columns(&mut self, columns: &[OutputColumn], _style: &TextStyle) -> Result<()> {
         if self.simple {
@@ -128,10 +134,7 @@ impl Client for Wire<'_> {
             }
         }
         if !out.end() {
-            return Err(Error::new(
-                SqlState::PROGRAM_LIMIT_EXCEEDED,
-                "a row is longer than a message of the protocol can be",
-            ));
+            return Err(too_long("a row"));
         }
         self.sent()
     }
@@ -180,7 +183,9 @@ impl Client for Wire<'_> {
     }
 
     fn copy_write(&mut self, data: &[u8]) -> Result<()> {
-        self.out().begin(b'd').raw(data).end();
+        if !self.out().begin(b'd').raw(data).end() {
+            return Err(too_long("a line of COPY"));
+        }
         self.sent()
     }
 

@@ -84,6 +84,9 @@ fn load_tls(options: &ServerOptions) -> Result<Option<Arc<rustls::ServerConfig>>
 /// Connections that have no session (yet) are served up to so many more than sessions are permitted: they may want to cancel
 /// statements.
 const CONNECTIONS_ASIDE: usize = 16;
+/// So many more over Unix sockets, where nobody comes but from this machine: however many come over TCP and say nothing, the owner gets in, and
+/// can cancel.
+const LOCAL_ASIDE: usize = 16;
 /// How long a server that is dropped waits for its connections.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -185,15 +188,17 @@ impl Place {
     /// A place for a connection; `None` when there are far too many.
     fn take(shared: &Arc<Shared>, socket: &Arc<Socket>) -> Option<Place> {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
+        let most = 2 * shared.max_connections + CONNECTIONS_ASIDE;
+        let most = most + if socket.is_local() { LOCAL_ASIDE } else { 0 };
         let mut entered = shared.entered.lock();
-        if entered.len() >= 2 * shared.max_connections + CONNECTIONS_ASIDE {
+        if entered.len() >= most {
             return None;
         }
         entered.insert(number, Entered { socket: Arc::clone(socket), interrupt: None });
         Some(Place { shared: Arc::clone(shared), number, admitted: false, pid: None })
     }
 
-    /// Whether the connection may have a session.
+    /// Whether the connection, whose client was let in, may have a session.
     pub(crate) fn admit(&mut self) -> bool {
         let most = self.shared.max_connections;
         let one_more = |sessions| (sessions < most).then_some(sessions + 1);

@@ -4,8 +4,8 @@
 //! 1. Nobody gets a session without having been let in: by the Unix socket's peer being the server's own user, by SCRAM, or by
 //!    `--insecure-trust` on loopback. A password is never asked for in clear.
 //! 2. All of it together takes no longer than [`AUTHENTICATION_LIMIT`], however slowly the client sends.
-//! 3. Whoever may not have one more session is told so only after having said what it wants: cancelling a statement is possible when
-//!    all sessions are taken.
+//! 3. A session is taken by who was let in, and by nobody before: who logs in, or never answers, keeps none from others. Cancelling a
+//!    statement is possible when all sessions are taken.
 
 use crate::connection::{Connected, Connection, End, Step};
 use crate::message::{self, First};
@@ -91,10 +91,6 @@ impl Connection {
         if find("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
             return Err(self.fatal(&Error::unsupported("a replication connection")));
         }
-        if !self.place.admit() {
-            let error = Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
-            return Err(self.fatal(&error));
-        }
         let name = find("database").filter(|name| !name.is_empty()).unwrap_or(user);
         let database = self.shared.database(name);
         self.authenticate(user, database.as_ref())?;
@@ -103,6 +99,10 @@ impl Connection {
                 Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
             return Err(self.fatal(&error));
         };
+        if !self.place.admit() {
+            let error = Error::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+            return Err(self.fatal(&error));
+        }
         // Who owns the file may work in it, also where it was made by somebody else.
         let owner = database.owner();
         let is_owner = self.trusted && user == self.shared.owner && database.role(user).is_none();

@@ -130,6 +130,11 @@ impl Socket {
         }
     }
 
+    /// Whether it is one of this machine's own sockets.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.end, End::Unix(_))
+    }
+
     /// Another handle to the same socket.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         let end = match &self.end {
@@ -185,6 +190,16 @@ impl Socket {
         }
         // Not a time-out: those have a message of their own.
         Err(io::ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Whether there is something to read, or an end or error to be told, now.
+    pub(crate) fn has_something(&self) -> io::Result<bool> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&now)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits until there is something to read, an end or error to be told, or patience to be looked at.

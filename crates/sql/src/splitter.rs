@@ -1,7 +1,10 @@
-//! Takes scripts apart: statements end at a `;` outside of quotes, comments and parentheses; a backslash there begins a command of the
-//! shell, which goes to the end of its line.
+//! Takes scripts apart: statements end at a `;` outside of quotes, comments, parentheses, and the body of a function or procedure that is written
+//! as statements (`BEGIN ATOMIC ... END`); a backslash there begins a command of the shell, which goes to the end of its line.
 //!
-//! Lines are fed one after the other, so that a prompt can say what is still open.
+//! Lines are fed one after the other, so that a prompt can say what is still open. A statement whose end does not come is a matter of who feeds
+//! them: [`Splitter::too_long`] tells.
+
+use crate::bind::MAX_STATEMENT;
 
 /// What a text is inside of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +20,37 @@ enum Inside {
     Dollar(String),
     /// `/* ... */`, which nest
     Comment(u32),
+}
+
+/// What a statement is by its first words, as far as it matters: only one that makes a routine may have a body of statements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Head {
+    Nothing,
+    /// `CREATE`
+    Create,
+    /// `CREATE OR`
+    Or,
+    /// `CREATE OR REPLACE`
+    Replace,
+    /// `CREATE [OR REPLACE] {FUNCTION | PROCEDURE}`
+    Routine,
+    /// Something else.
+    Other,
+}
+
+impl Head {
+    /// What it is with one more word.
+    fn with(self, word: &str) -> Head {
+        let is = |expected: &str| word.eq_ignore_ascii_case(expected);
+        match self {
+            Head::Nothing if is("create") => Head::Create,
+            Head::Create if is("or") => Head::Or,
+            Head::Or if is("replace") => Head::Replace,
+            Head::Create | Head::Replace if is("function") || is("procedure") => Head::Routine,
+            Head::Routine => Head::Routine,
+            _ => Head::Other,
+        }
+    }
 }
 
 /// A part of a script.
@@ -37,6 +71,9 @@ pub struct Splitter {
     begun: bool,
     inside: Inside,
     parentheses: u32,
+    head: Head,
+    /// Of a routine's body: how many `BEGIN` and `CASE` have no `END` yet.
+    bodies: u32,
     /// What was fed and not looked at yet.
     line: String,
     at: usize,
@@ -49,6 +86,8 @@ impl Default for Splitter {
             begun: false,
             inside: Inside::Nothing,
             parentheses: 0,
+            head: Head::Nothing,
+            bodies: 0,
             line: String::new(),
             at: 0,
         }
@@ -117,7 +156,8 @@ impl Splitter {
     fn outside(&mut self, character: char, from: usize) -> Option<Piece> {
         let rest = &self.line[from..];
         match character {
-            ';' if self.parentheses == 0 => {
+            ';' if self.parentheses == 0 && self.bodies == 0 => {
+                self.head = Head::Nothing;
                 let begun = std::mem::take(&mut self.begun);
                 let mut statement = std::mem::take(&mut self.statement);
                 // Messages that show the statement show all of it, as with psql.
@@ -157,11 +197,30 @@ impl Splitter {
                     self.inside = Inside::Dollar(tag.to_owned());
                 }
             }
+            first if in_name(first) => {
+                let len = rest.find(|character: char| !in_name(character)).unwrap_or(rest.len());
+                self.at = from + len;
+                self.word(from);
+            }
             _ => {}
         }
         self.begun = true;
         self.statement.push_str(&self.line[from..self.at]);
         None
+    }
+
+    /// Looks at a word that ends here. As with psql, `BEGIN` need not be followed by `ATOMIC`.
+    fn word(&mut self, from: usize) {
+        let word = &self.line[from..self.at];
+        self.head = self.head.with(word);
+        if self.head != Head::Routine || self.parentheses > 0 {
+            return;
+        }
+        if word.eq_ignore_ascii_case("begin") || (self.bodies > 0 && word.eq_ignore_ascii_case("case")) {
+            self.bodies += 1;
+        } else if word.eq_ignore_ascii_case("end") {
+            self.bodies = self.bodies.saturating_sub(1);
+        }
     }
 
     /// Whether the quote here is one of `E'...'`.
@@ -183,6 +242,12 @@ impl Splitter {
         }
     }
 
+    /// Says so where the statement so far is longer than any may be: its end may never come.
+    pub fn too_long(&self) -> Option<String> {
+        let open = self.missing().filter(|_| self.statement.len() > MAX_STATEMENT)?;
+        Some(format!("a statement of more than {MAX_STATEMENT} bytes, which has not ended: {open}"))
+    }
+
     /// What is missing at the end of the input; `None`: nothing.
     pub fn missing(&self) -> Option<&'static str> {
         match self.inside {
@@ -192,6 +257,9 @@ impl Splitter {
             Inside::Comment(_) => Some("unterminated /* comment"),
             Inside::Nothing if !self.begun => None,
             Inside::Nothing if self.parentheses > 0 => Some("unterminated statement: a parenthesis is open"),
+            Inside::Nothing if self.bodies > 0 => {
+                Some("unterminated statement: the END of a body is missing")
+            }
             Inside::Nothing => Some("unterminated statement: \";\" is missing"),
         }
     }
@@ -287,6 +355,41 @@ mod tests {
         assert_eq!(statements("select a$b$;select 2;"), ["select a$b$;", "select 2;"]);
         assert_eq!(statements("select $1;select $2;"), ["select $1;", "select $2;"]);
         assert_eq!(statements("select 1 -- ;\n;"), ["select 1 -- ;\n;"]);
+    }
+
+    #[test]
+    fn the_statements_of_a_body_are_part_of_their_routine() {
+        for whole in [
+            "create function f() returns int begin atomic delete from b; select 1; end",
+            "CREATE OR REPLACE PROCEDURE p(a int)\nLANGUAGE sql\nBEGIN ATOMIC\n DELETE FROM b;\n UPDATE b SET a = CASE WHEN a > 1 THEN 2 ELSE 3 END;\nEND",
+            "create function f() begin atomic begin; select (case a when 1 then 2 end); end; select 'end', \"end\"; end",
+            "create procedure p() begin atomic select 1; /* end; */ select $$end$$; -- end\nselect 2; end",
+        ] {
+            let script = format!("select 1;{whole};select 2;");
+            assert_eq!(statements(&script), ["select 1;", &format!("{whole};"), "select 2;"]);
+        }
+        // It is a matter of these only.
+        for script in [
+            "begin;delete from b;end;",
+            "create table \"function\" (begin int);select begin from b;",
+            "create table begin (a int);select 1;",
+            "create index function on b (a);begin;commit;",
+            "create function f() as 'begin';select case when a then b end;",
+            "create function f(begin int) as $$ begin; end $$;select 1;",
+        ] {
+            let apart: Vec<_> = script.split_inclusive(';').collect();
+            let apart: Vec<_> = if script.contains("$$") {
+                vec!["create function f(begin int) as $$ begin; end $$;", "select 1;"]
+            } else {
+                apart
+            };
+            assert_eq!(statements(script), apart);
+        }
+        let (_, mut splitter) = split("create function f() begin atomic select 1;\n");
+        assert_eq!(splitter.missing(), Some("unterminated statement: the END of a body is missing"));
+        assert_eq!(splitter.mark(), '-');
+        splitter.reset();
+        assert_eq!(splitter.missing(), None);
     }
 
     #[test]

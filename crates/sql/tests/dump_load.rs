@@ -371,6 +371,23 @@ fn bad_rows_of_a_stream_are_skipped_and_where_they_end_the_load_the_table_is_nam
 }
 
 #[test]
+fn more_bad_rows_than_are_listed_are_counted() {
+    let site = Site::new();
+    let rows = |begin: &str| (0..150).map(|n| format!("{begin}{n}\n{n}\n")).collect::<String>();
+    let script = format!(
+        "create table t (a int);\ncopy t from stdin;\n{}\\.\ncreate table u (a int);\ncopy u from stdin;\n{}\\.\n",
+        rows("x"),
+        rows("y")
+    );
+    let database = site.database("t.gnt", "");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("t.sql", &script), &skip).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows, outcome.built), (300, 300, 2));
+    assert_eq!(outcome.problems.len(), 100);
+    assert!(outcome.problems[99].contains("t.sql:201: ") && outcome.problems[99].contains("x99"));
+}
+
+#[test]
 fn a_key_behind_statements_that_change_rows_stays_there() {
     let site = Site::new();
     let rows = "create table t (a int not null, b int);\ncopy t from stdin;\n1\t1\n1\t2\n2\t1\n\\.\n";
@@ -387,6 +404,34 @@ fn a_key_behind_statements_that_change_rows_stays_there() {
 }
 
 #[test]
+fn a_key_behind_statements_that_rename_is_one_of_what_they_leave() {
+    let site = Site::new();
+    let rows = "create table t (a int not null, b int not null);\ncopy t from stdin;\n1\t7\n2\t8\n\\.\n";
+    let swap = "alter table t rename a to c;\nalter table t rename column b to a;\nalter table t rename column c to b;\n";
+    let key = "alter table only t add constraint k primary key (a);\ncreate index i on t (b);\n";
+    let database = site.database("renamed.gnt", "");
+    let text = format!("{rows}{swap}{key}");
+    loaded(&database, site.file("renamed.sql", &text), &load::Options::default()).unwrap();
+    let text = dumped(&database, &dump::Options::default());
+    assert!(text.contains("PRIMARY KEY (a)") && text.contains("(b)"), "{text}");
+    // What is called a now had other values.
+    run(&database, "insert into t (a, b) values (1, 1)");
+    assert_eq!(run(&database, "select string_agg(a || ' ' || b, ',' order by a) from t"), [["1 1,7 1,8 2"]]);
+}
+
+#[test]
+fn nothing_of_a_function_that_is_skipped_is_run() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "create table b (a int); insert into b values (1), (2)");
+    let script = "CREATE FUNCTION public.clear() RETURNS void\n    LANGUAGE sql\n    BEGIN ATOMIC\n DELETE FROM b;\nEND;\n\n\ninsert into b values (3);\n";
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("f.sql", script), &skip).unwrap();
+    assert_eq!((outcome.bad_statements, outcome.statements), (1, 1), "{:?}", outcome.problems);
+    assert!(outcome.passed_over.is_empty(), "{:?}", outcome.passed_over);
+    assert_eq!(run(&database, "select count(*) from b"), [["3"]]);
+}
+
+#[test]
 fn statements_that_cannot_be_run_are_named_by_line() {
     let site = Site::new();
     let script = "-- a comment\n\ncreate table t (a int);\n\n-- another\ncreate view v\n  as select 1;\ncomment on table t is 'x';\n";
@@ -399,6 +444,42 @@ fn statements_that_cannot_be_run_are_named_by_line() {
     let outcome = loaded(&database, site.file("v.sql", script), &skip).unwrap();
     assert_eq!((outcome.bad_statements, outcome.statements), (1, 1));
     assert_eq!(outcome.passed_over.get("COMMENT"), Some(&1));
+}
+
+/// A script that goes on for ever within a string.
+struct Unclosed {
+    begin: &'static [u8],
+    given: u64,
+}
+
+impl std::io::Read for Unclosed {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let count = if self.begin.is_empty() { out.len() } else { self.begin.len().min(out.len()) };
+        let (now, later) = self.begin.split_at(count.min(self.begin.len()));
+        out[..now.len()].copy_from_slice(now);
+        out[now.len()..count].chunks_mut(100).for_each(|line| {
+            line.fill(b'x');
+            line[0] = b'\n';
+        });
+        (self.begin, self.given) = (later, self.given + count as u64);
+        assert!(self.given < 100 << 20, "nobody looks how long the statement is");
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_statement_without_end_is_refused_by_the_line_of_its_beginning() {
+    let site = Site::new();
+    let begin = b"create table t (a text);\n\ninsert into t\nvalues ('it''s);\n";
+    let database = site.database("t.gnt", "");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let error = loaded(&database, stream(Unclosed { begin, given: 0 }), &skip).unwrap_err();
+    assert_eq!(error.state().0, "54000");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("a stream:3: a statement of more than") && text.contains("quoted string"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -535,6 +616,29 @@ fn a_table_that_is_not_there_is_one_bad_statement() {
     let outcome = loaded(&database, site.file("t.sql", script), &skip).unwrap();
     assert_eq!((outcome.bad_statements, outcome.bad_rows, outcome.tables, outcome.rows), (2, 0, 1, 1));
     assert!(outcome.problems[1].contains("t.sql:2: relation \"t\" does not exist"), "{:?}", outcome.problems);
+}
+
+#[test]
+fn a_table_of_a_folder_that_is_not_there_keeps_no_other_out() {
+    let site = Site::new();
+    let rows = "insert into a values (1), (2); insert into b values (3), (4); insert into c values (5);";
+    let from = site.database(
+        "from.gnt",
+        &format!("create table a (n int); create table b (n int); create table c (n int); {rows}"),
+    );
+    let folder = site.path("csv");
+    let options = dump::Options { schema: false, format: Format::Csv, ..dump::Options::default() };
+    job(&from, JobKind::Dump, |watch| dump(from.store(), &options, Target::Path(folder.clone()), watch))
+        .unwrap();
+    let to = site.database("to.gnt", "create table a (n int); create table c (n int)");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&to, Origin::Folder(folder.clone()), &skip).unwrap();
+    assert_eq!((outcome.bad_statements, outcome.bad_rows, outcome.tables, outcome.rows), (1, 0, 2, 3));
+    assert!(outcome.problems[0].contains("relation \"public.b\" does not exist"), "{:?}", outcome.problems);
+    assert_eq!(run(&to, "select sum(n) from c"), [["5"]]);
+    let to = site.database("stop.gnt", "create table a (n int); create table c (n int)");
+    let error = loaded(&to, Origin::Folder(folder), &load::Options::default()).unwrap_err().to_string();
+    assert!(error.contains("relation \"public.b\" does not exist"), "{error}");
 }
 
 #[test]

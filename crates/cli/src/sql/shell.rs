@@ -93,6 +93,8 @@ impl Shell {
         let mut typed = String::new();
         // Some editors put a mark at the beginning of a file, which is no part of its text.
         let mut byte_order_mark = Some('\u{feff}');
+        // Where the statement under way begins.
+        let mut begun = None;
         loop {
             if self.signals.is_terminated() || !conversation && self.signals.take() {
                 return Ok(Step::Interrupted);
@@ -123,11 +125,24 @@ impl Shell {
                 return Ok(Step::Failed);
             };
             let text = byte_order_mark.take().and_then(|mark| text.strip_prefix(mark)).unwrap_or(text);
-            typed.push_str(text);
+            if conversation {
+                typed.push_str(text);
+            }
+            if splitter.mark() == '=' {
+                begun = source.place();
+            }
             splitter.feed(text);
             let step = self.run_pieces(&mut splitter, source)?;
             if step != Step::Fine {
                 return Ok(step);
+            }
+            if let Some(message) = splitter.too_long() {
+                self.complain_at(begun.as_deref(), &message);
+                if !conversation {
+                    return Ok(Step::Failed);
+                }
+                splitter.reset();
+                typed.clear();
             }
             if conversation && splitter.mark() == '=' {
                 if !typed.trim().is_empty() {
@@ -317,7 +332,11 @@ impl Shell {
 
     /// Tells of something that is wrong with the shell's input.
     pub(super) fn complain(&self, source: Option<&dyn Source>, message: &str) {
-        let place = source.and_then(Source::place).map_or(" ".to_owned(), |place| format!("{place}: "));
+        self.complain_at(source.and_then(Source::place).as_deref(), message);
+    }
+
+    fn complain_at(&self, place: Option<&str>, message: &str) {
+        let place = place.map_or(" ".to_owned(), |place| format!("{place}: "));
         let mut shown = String::new();
         super::text::escape(message, &mut shown);
         // Without a standard error there is nobody to tell.

@@ -205,6 +205,31 @@ impl Write for Layer {
 }
 
 impl Layer {
+    /// Whether a read finds something of a message, or an end, without waiting for the other side.
+    fn has_something(&mut self) -> io::Result<bool> {
+        match self {
+            Layer::Plain(socket) => socket.has_something(),
+            Layer::Tls(tls) => {
+                let StreamOwned { conn, sock } = &mut **tls;
+                loop {
+                    let state = conn
+                        .process_new_packets()
+                        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                    if state.plaintext_bytes_to_read() > 0 || state.peer_has_closed() {
+                        return Ok(true);
+                    }
+                    // What comes may be TLS's own affair, such as a ticket, or a part of a record.
+                    if !sock.has_something()? {
+                        return Ok(false);
+                    }
+                    if conn.read_tls(sock)? == 0 {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
     fn socket(&mut self) -> &mut Socket {
         match self {
             Layer::Plain(socket) => socket,
@@ -629,11 +654,10 @@ impl Connection {
                 b'E' => error = Some(Report::parse(self.body())?),
                 b'N' => taking.receiver.notice(&Report::parse(self.body())?),
                 b'S' => self.told()?,
-                b'G' => {
-                    if let Err(lost) = self.copy_in(taking) {
-                        return self.last_words().map(Some).ok_or(lost);
-                    }
-                }
+                b'G' => match self.copy_in(taking) {
+                    Ok(refused) => error = refused.or(error),
+                    Err(lost) => return self.last_words().map(Some).ok_or(lost),
+                },
                 b'A' | b'I' | b'c' => {}
                 _ if taking.failed.is_some() => {}
                 b'T' | b'D' | b'C' | b'H' | b'd' => {
@@ -662,13 +686,19 @@ impl Connection {
         said
     }
 
-    /// Sends the data of COPY FROM STDIN. What fails is the connection.
-    fn copy_in(&mut self, taking: &mut Taking<'_>) -> io::Result<()> {
+    /// Sends the data of COPY FROM STDIN, unless the server says that it does not want it, and why. What fails is the connection.
+    fn copy_in(&mut self, taking: &mut Taking<'_>) -> io::Result<Option<Report>> {
         let mut data = Vec::new();
         let mut more = taking.receiver.copy_in().map(|()| true);
         while let Ok(true) = more {
             more = taking.receiver.copy_read(&mut data);
             if data.len() >= SEND_AT || (!matches!(more, Ok(true)) && !data.is_empty()) {
+                // At its end it is told anyway.
+                if matches!(more, Ok(true))
+                    && let Some(refused) = self.refusal(taking)?
+                {
+                    return Ok(Some(refused));
+                }
                 self.out.begin(b'd').raw(&data).end();
                 data.clear();
                 self.send()?;
@@ -681,7 +711,22 @@ impl Connection {
                 taking.failed = Some(error);
             }
         }
-        self.send()
+        self.send()?;
+        Ok(None)
+    }
+
+    /// Looks, without waiting, whether the server has said meanwhile that it takes no more data.
+    fn refusal(&mut self, taking: &mut Taking<'_>) -> io::Result<Option<Report>> {
+        while !self.layer.buffer().is_empty() || self.layer.get_mut().has_something()? {
+            match self.read()? {
+                b'E' => return Report::parse(self.body()).map(Some),
+                b'N' => taking.receiver.notice(&Report::parse(self.body())?),
+                b'S' => self.told()?,
+                b'A' => {}
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(None)
     }
 }
 

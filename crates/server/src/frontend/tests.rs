@@ -233,8 +233,9 @@ fn a_limit_of_the_log_in_is_none_of_statements() {
     server.join().unwrap();
 }
 
-/// Sends so much that nobody has room for it.
-struct Endless;
+/// Sends so much that nobody has room for it: so many bytes until now.
+#[derive(Default)]
+struct Endless(usize);
 
 impl Receiver for Endless {
     fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
@@ -253,6 +254,8 @@ impl Receiver for Endless {
 
     fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
         data.resize(SEND_AT, b'x');
+        self.0 += SEND_AT;
+        assert!(self.0 < 1 << 30, "nobody listens to the server");
         Ok(true)
     }
 }
@@ -265,20 +268,51 @@ fn a_server_that_ends_while_it_is_sent_data_has_said_why() {
         let (mut socket, _) = listener.accept().unwrap();
         let mut out = greeting();
         out.begin(b'G').u8(0).count(0).end();
-        out.begin(b'E').u8(b'S').str("FATAL").u8(b'C').str("57P01").u8(b'M').str("the end").u8(0).end();
         socket.write_all(out.bytes()).unwrap();
         // Some of the data comes; then nobody reads it.
         socket.read_exact(&mut [0; 2 * SEND_AT]).unwrap();
+        out.clear();
+        out.begin(b'E').u8(b'S').str("FATAL").u8(b'C').str("57P01").u8(b'M').str("the end").u8(0).end();
+        socket.write_all(out.bytes()).unwrap();
     });
     let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
-    let Err(Failure::Server(report)) = connection.query("copy t from stdin", &mut Endless) else {
+    let Err(Failure::Server(report)) = connection.query("copy t from stdin", &mut Endless::default()) else {
         panic!("no reason")
     };
     assert_eq!((report.state.as_str(), report.message.as_str()), ("57P01", "the end"));
     assert!(!connection.is_alive());
     server.join().unwrap();
     // And before any statement.
-    assert!(matches!(connection.query("select", &mut Endless), Err(Failure::Connection(_))));
+    assert!(matches!(connection.query("select", &mut Endless::default()), Err(Failure::Connection(_))));
+}
+
+#[test]
+fn data_that_the_server_refuses_is_not_sent_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut out = greeting();
+        out.begin(b'G').u8(0).count(0).end();
+        out.begin(b'N').u8(b'S').str("NOTICE").u8(b'M').str("by the way").u8(0).end();
+        socket.write_all(out.bytes()).unwrap();
+        // It is none of what ends a COPY.
+        socket.read_exact(&mut vec![0; 64 * SEND_AT]).unwrap();
+        out.clear();
+        out.begin(b'E').u8(b'S').str("ERROR").u8(b'C').str("22P02").u8(b'M').str("bad").u8(0).end();
+        out.begin(b'Z').u8(b'I').end();
+        socket.write_all(out.bytes()).unwrap();
+        socket.read_to_end(&mut Vec::new()).unwrap();
+    });
+    let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+    let mut endless = Endless::default();
+    let Err(Failure::Server(report)) = connection.query("copy t from stdin", &mut endless) else {
+        panic!("no error")
+    };
+    assert_eq!((&*report.state, connection.status()), ("22P02", TransactionStatus::Idle));
+    assert!(connection.is_alive());
+    drop(connection);
+    server.join().unwrap();
 }
 
 fn prepared(out: &mut Output) {

@@ -4,7 +4,7 @@ use crate::client::{Body, Outcome, Wire, bind, execute, first, frame, parse, tcp
 use crate::fixture::Fixture;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use gannet_server::frontend::{Address, Connection};
+use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use ring::{digest, hmac, pbkdf2};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -235,6 +235,56 @@ fn a_certificate_that_is_refused_says_what_to_do() {
     }
 }
 
+/// Rows of which the first one is bad, so many bytes of them as were asked for.
+#[derive(Default)]
+struct Bad(usize);
+
+impl Receiver for Bad {
+    fn columns(&mut self, _: &[Column]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[Option<&str>]) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, _: &Report) {}
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> std::io::Result<bool> {
+        let before = data.len();
+        data.extend((0..10_000).flat_map(|_| *b"nobody\n"));
+        self.0 += data.len() - before;
+        Ok(self.0 < 512 << 20)
+    }
+}
+
+#[test]
+fn a_copy_that_fails_is_sent_no_more_data_encrypted_or_not() {
+    let fixture = Fixture::with(&format!("create table t (a int); {ROLES}"), |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        options.tls = Some((key("server.pem"), key("server.key")));
+    });
+    let port = fixture.server().addresses()[0].port();
+    for ssl in ["disable", "require"] {
+        let text = format!("postgres://ann:pencil@localhost:{port}/shop?sslmode={ssl}");
+        let address = Address::parse(&text, &|_| None, "ann").unwrap();
+        let mut connection = Connection::open(&address, "test").unwrap();
+        assert_eq!(connection.is_encrypted(), ssl == "require");
+        let mut bad = Bad::default();
+        let Err(Failure::Server(report)) = connection.query("copy t from stdin", &mut bad) else {
+            panic!("no error")
+        };
+        assert_eq!(report.state, "22P02");
+        assert!(bad.0 < 256 << 20, "{ssl}: {}", bad.0);
+        // It is good for more.
+        connection.query("copy t to stdout", &mut Bad::default()).unwrap();
+    }
+}
+
 #[test]
 fn encryption_is_asked_for_once_and_nothing_is_sent_ahead() {
     let fixture = with_tls();
@@ -275,7 +325,7 @@ fn the_limit_of_connections_is_told_and_cancelling_is_still_possible() {
     let (mut a, b) = (fixture.connect(), fixture.connect());
     for _ in 0..3 {
         let told = fixture.raw().start(&[("user", "owner"), ("database", "shop")]);
-        assert_eq!((told.kinds.as_str(), told.state(), told.errors[0].get('S')), ("E", "53300", "FATAL"));
+        assert_eq!((told.kinds.as_str(), told.state(), told.errors[0].get('S')), ("RE", "53300", "FATAL"));
         assert_eq!(told.errors[0].message(), "sorry, too many clients already");
     }
     // Whoever says nothing takes no session away.
@@ -299,4 +349,46 @@ fn the_limit_of_connections_is_told_and_cancelling_is_still_possible() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     drop(silent);
+}
+
+#[test]
+fn clients_that_do_not_answer_keep_no_session_from_others() {
+    let fixture = Fixture::with(ROLES, |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        options.max_connections = 2;
+    });
+    let address = fixture.server().addresses()[0];
+    // Asked for their proof, they say nothing.
+    let mut silent: Vec<Wire> = Vec::new();
+    for _ in 0..4 {
+        let mut wire = Wire::tcp(address);
+        wire.send(&user("ann"));
+        assert_eq!(wire.read().map(|reply| reply.kind), Some(b'R'));
+        silent.push(wire);
+    }
+    let mut wire = Wire::tcp(address);
+    assert_eq!(log_in(&mut wire, "ann", "pencil").status, 'I');
+    // So many that no more are taken over TCP; over the Unix socket they are.
+    loop {
+        let mut wire = Wire::tcp(address);
+        wire.send(&user("ann"));
+        match wire.read().map(|reply| reply.kind) {
+            Some(b'R') => silent.push(wire),
+            refused => break assert_ne!(refused, Some(b'Z')),
+        }
+        assert!(silent.len() < 100);
+    }
+    let mut owner = fixture.connect();
+    owner.send(&crate::client::query("select pg_sleep(1000)"));
+    let done = AtomicBool::new(false);
+    let (pid, secret) = (owner.pid, owner.secret);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                fixture.cancel(pid, secret);
+            }
+        });
+        assert_eq!(owner.outcome().errors[0].state(), "57014");
+        done.store(true, Ordering::Relaxed);
+    });
 }

@@ -316,6 +316,9 @@ impl Loader<'_, '_> {
                 self.piece(piece, start, &mut input)?;
                 (start, is_empty) = (input.line(), false);
             }
+            if let Some(message) = splitter.too_long() {
+                return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, input.at_line(start, &message)));
+            }
             self.watch.job().set_done(self.before + input.taken());
             self.watch.look()?;
         }
@@ -498,8 +501,8 @@ impl Loader<'_, '_> {
             .map(drop)
     }
 
-    /// Loads the data; gives the rows that were there, bad ones included.
-    fn rows(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+    /// Loads the data; gives the rows that were there, bad ones included. `None`: they were passed over, as there is no place for any of them.
+    fn rows(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
         self.run_early(&data.sql)?;
         self.watch.job().note(&data.table);
         let before = (self.outcome.rows, self.outcome.bad_rows, self.outcome.problems.len());
@@ -508,7 +511,7 @@ impl Loader<'_, '_> {
         let builds = mark.is_some() || !self.options.skip;
         if builds && data.options.header == Header::No && self.destination.session().is_some() {
             match self.build(data, input) {
-                Ok(true) => return Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1),
+                Ok(true) => return Ok(Some(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1)),
                 Ok(false) => {}
                 // Which row it is, and which are to be skipped, the ordinary way tells.
                 Err(error) if is_violation(&error) && mark.is_some() => {}
@@ -520,14 +523,15 @@ impl Loader<'_, '_> {
                 input.go_back(mark)?;
             }
         }
-        self.ordinary(data, input)?;
-        Ok(self.outcome.rows - before.0 + self.outcome.bad_rows - before.1)
+        let were_read = self.ordinary(data, input)?;
+        Ok(were_read.then(|| self.outcome.rows - before.0 + self.outcome.bad_rows - before.1))
     }
 
     /// Fills an empty table; false where it is none, or its rows are no matter of this way: then no data was taken.
     fn build(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
         let mut built = 0;
-        let mut bad_rows = Vec::new();
+        let (mut bad_rows, mut problems) = (0, Vec::new());
+        let most_problems = LISTED.saturating_sub(self.outcome.problems.len());
         let (options, before) = (self.options, self.before);
         let watch = &mut *self.watch;
         let Some(session) = self.destination.session() else { return Ok(false) };
@@ -554,11 +558,19 @@ impl Loader<'_, '_> {
                 paced: !options.alone,
             };
             let mut bad = |bad: Bad| {
-                if options.skip {
-                    bad_rows.push(bad);
-                    return Ok(());
+                let error = row_error(data.file, &bad);
+                if !options.skip {
+                    return Err(Error::new(BAD_ROW, error.to_string()));
                 }
-                Err(Error::new(BAD_ROW, row_error(data.file, &bad).to_string()))
+                if !is_of_row(&error) {
+                    return Err(error);
+                }
+                // All rows may be bad: more than what is listed is not kept.
+                bad_rows += 1;
+                if problems.len() < most_problems {
+                    problems.push(error.to_string());
+                }
+                Ok(())
             };
             let share = share.take().ok_or_else(|| Error::internal("a table is filled twice"))?;
             built = rows::feed(input, &of, table, style, (&engine, share), (take, &mut bad), watch)?;
@@ -567,7 +579,8 @@ impl Loader<'_, '_> {
         if !filled.map_err(|error| self.explain_build(data, error))? {
             return Ok(false);
         }
-        bad_rows.into_iter().try_for_each(|bad| self.row_failed(data.file, bad))?;
+        self.outcome.bad_rows += bad_rows;
+        self.outcome.problems.append(&mut problems);
         self.outcome.rows += built;
         self.outcome.tables += 1;
         self.outcome.built += 1;
@@ -637,8 +650,9 @@ impl Loader<'_, '_> {
                 line,
                 file: &file,
             };
+            // What was passed over is counted as the statement that could not be run.
             let rows = self.rows(&data, &mut input)?;
-            if rows != table.rows {
+            if let Some(rows) = rows.filter(|rows| *rows != table.rows) {
                 let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
                 return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
             }

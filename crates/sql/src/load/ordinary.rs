@@ -39,8 +39,8 @@ fn next_piece(
 }
 
 impl Loader<'_, '_> {
-    /// Loads the data as rows like any others.
-    pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<()> {
+    /// Loads the data as rows like any others; false where the statement could not be run and they were passed over.
+    pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
         // A header is there once.
         let by_parts = self.options.skip && data.options.header == Header::No;
         let rows = if by_parts { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
@@ -48,7 +48,7 @@ impl Loader<'_, '_> {
             self.outcome.rows += rows;
             self.outcome.tables += 1;
         }
-        Ok(())
+        Ok(rows.is_some())
     }
 
     /// All rows as one statement; the first bad one ends it.

@@ -259,11 +259,12 @@ pub(super) fn primary_key_of(words: &[String]) -> Option<&str> {
     }
 }
 
-/// Whether the statement may change rows that are there.
+/// Whether the statement may change rows that are there, or what tables and columns are called.
 pub(super) fn changes_rows(words: &[String]) -> bool {
     let changing = ["INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE", "WITH", "DROP"];
     words.first().is_some_and(|first| changing.contains(&first.as_str()))
-        || (words.first().is_some_and(|first| first == "ALTER") && words.iter().any(|word| word == "DROP"))
+        || (words.first().is_some_and(|first| first == "ALTER")
+            && words.iter().any(|word| matches!(word.as_str(), "DROP" | "RENAME")))
 }
 
 /// Of `CREATE INDEX i ON [ONLY] t ...` the table, as it is written. One that is unique is not meant: whether it can be made is a
