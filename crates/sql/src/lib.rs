@@ -38,6 +38,7 @@ pub mod splitter;
 pub mod stat;
 pub mod sweep;
 pub mod system;
+mod threads;
 pub mod types;
 
 pub use error::{Error, Fields, Result, SqlState};

@@ -6,6 +6,7 @@
 use super::DdlContext;
 use super::sort::{Sorted, Sorter};
 use crate::catalog::{Table, TableKey};
+use crate::threads::start_thread;
 use crate::types::{Value, text};
 use crate::{Error, Result, SqlState};
 use gannet_store::{BulkLoader, Engine, Tree};
@@ -308,7 +309,7 @@ fn fill_together(
     let check = &check;
     let filled: Vec<Result<Filled>> = std::thread::scope(|scope| {
         let fill = |((_, sorter), loader): ((usize, Sorter), _)| {
-            scope.spawn(move || {
+            start_thread(scope, "gannet-index", move || {
                 let mut filling = Filling::new(loader, engine);
                 let twice = filling.push_all(sorter.finish()?, check)?;
                 Ok((twice, filling.finish()?))
@@ -316,7 +317,7 @@ fn fill_together(
         };
         let threads: Vec<_> = sorters.into_iter().zip(loaders).map(fill).collect();
         let panicked = |_| Err(Error::internal("a thread that builds an index has ended by itself"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
+        threads.into_iter().map(|thread| thread?.join().unwrap_or_else(panicked)).collect()
     });
     context.check()?;
     filled.into_iter().collect()

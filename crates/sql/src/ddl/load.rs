@@ -16,6 +16,7 @@ use super::{DdlContext, object_name, validate};
 use crate::bind::utility::CopyRelation;
 use crate::catalog::{Storage, Table, TableKey};
 use crate::room::Taken;
+use crate::threads::start_thread;
 use crate::{Error, Result, SqlState};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, Tree, WorkMemory};
@@ -200,7 +201,7 @@ fn fill_sorting(
     std::thread::scope(|scope| {
         let (send, to_sort) = sync_channel::<ToSort>(behind - 1);
         let is_over = &is_over;
-        let sorting = scope.spawn(move || {
+        let sorting = start_thread(scope, "gannet-sort", move || {
             for piece in to_sort {
                 if is_over.load(Ordering::Relaxed) {
                     break;
@@ -208,7 +209,7 @@ fn fill_sorting(
                 sort(&piece, &mut sorters)?;
             }
             Ok(sorters)
-        });
+        })?;
         let mut has_ended = false;
         let mut hand_on = |piece| {
             send.send(piece).map_err(|_| {

@@ -33,6 +33,7 @@ use crate::room::Room;
 use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
 use crate::splitter::{Piece, Splitter};
 use crate::system::definition::quote_identifier;
+use crate::threads::start_thread;
 use crate::{Error, Result, SqlState};
 use gannet_io::{Disk, ModeRequest};
 use gannet_store::{Unit, Watch};
@@ -171,7 +172,7 @@ pub fn listening<T>(
                 std::thread::sleep(LISTEN_EVERY);
             }
         };
-        rows::start_thread(scope, "gannet-listen", listen)?;
+        start_thread(scope, "gannet-listen", listen).map(drop)?;
         work()
     })
 }

@@ -5,6 +5,7 @@ use super::input::{Input, Piece, RowEnds};
 use crate::catalog::Table;
 use crate::ddl::{Encoded, Spare, Take};
 use crate::session::{CopyOptions, Fields, Header, Reader};
+use crate::threads::start_thread;
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
 use crate::{Error, Result, SqlState};
@@ -12,7 +13,6 @@ use gannet_store::{Engine, Watch, WorkMemory};
 use memchr::{memchr, memchr_iter, memchr2_iter};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread::Scope;
 use std::time::Duration;
 
 /// Pieces under way for each thread that makes rows.
@@ -105,7 +105,7 @@ pub(super) fn feed(
                     let _ = done.send(maker.make(piece, taken));
                 }
             };
-            start_thread(scope, "gannet-load-rows", make)?;
+            start_thread(scope, "gannet-load-rows", make).map(drop)?;
         }
         let read = move || {
             loop {
@@ -129,21 +129,10 @@ pub(super) fn feed(
                 }
             }
         };
-        start_thread(scope, "gannet-load-read", read)?;
+        start_thread(scope, "gannet-load-read", read).map(drop)?;
         let taken = take_all(&to_take, take, bad, watch);
         drop(to_take);
         taken
-    })
-}
-
-/// Starts a thread of a scope; an error where the system has none.
-pub(super) fn start_thread<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    name: &str,
-    body: impl FnOnce() + Send + 'scope,
-) -> Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map(drop).map_err(|error| {
-        Error::new(SqlState::INSUFFICIENT_RESOURCES, format!("cannot start a thread: {error}"))
     })
 }
 

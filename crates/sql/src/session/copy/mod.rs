@@ -16,6 +16,7 @@ use crate::catalog::{Catalog, Table};
 use crate::exec::{BATCH_ROWS, Context, RowSource};
 use crate::functions::{Call, TableFunction};
 use crate::physical::{Expr, Node, Plan, PlanColumn};
+use crate::threads::start_thread;
 use crate::types::text::{self, TextStyle};
 use crate::types::{Modifier, Type, Value};
 use crate::{Error, Result, SqlState};
@@ -23,6 +24,7 @@ pub(crate) use format::{CopyOptions, Fields, Header, Reader};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, WorkMemory};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -351,15 +353,26 @@ fn copy_in(
     };
     let engine = session.state.engine.clone();
     let mut memory = LineMemory { engine, interrupt: session.interrupt.clone(), held: None, buffer: 0 };
-    let (inserted, read) = std::thread::scope(|scope| {
+    let done = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
-        let inserting = scope.spawn(move || session.exhaust(running));
+        let insert = move || {
+            let inserted = catch_unwind(AssertUnwindSafe(|| session.exhaust(running)));
+            // Where it has ended before it took anything, whoever reads is to notice.
+            drop(session.state.take_copy_source());
+            inserted.unwrap_or_else(|_| Err(Error::internal("the thread that inserts has ended by itself")))
+        };
+        let inserting = start_thread(scope, "gannet-copy", insert)?;
         let read = reading.run(sender, client, &mut memory);
-        let inserted = inserting
-            .join()
-            .unwrap_or_else(|_| Err(Error::internal("the thread that inserts has ended by itself")));
-        (inserted, read)
+        let panicked = |_| Err(Error::internal("the thread that inserts has ended by itself"));
+        Ok((inserting.join().unwrap_or_else(panicked), read))
     });
+    let (inserted, read) = match done {
+        Ok(done) => done,
+        Err(error) => {
+            drop(session.state.take_copy_source());
+            return Err(error);
+        }
+    };
     let rows = running.tag().rows.unwrap_or(0);
     // What the reader found was told to the inserting side, which has failed by it; its own words are the better ones.
     read?;
