@@ -53,6 +53,11 @@ impl Transfer {
         self.direction != Direction::Read
     }
 
+    /// Which way, and how durable.
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
+    }
+
     /// What to ask for next.
     pub(crate) fn step(&self) -> Step {
         self.step

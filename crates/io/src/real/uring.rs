@@ -250,23 +250,29 @@ impl Queue for UringQueue {
     unsafe fn submit(&self, requests: Vec<Request>, completion: &Arc<dyn Completion>) {
         let now = clock::now();
         self.outstanding.fetch_add(requests.len(), Ordering::Relaxed);
-        let mut refused = Vec::new();
+        let (mut refused, mut alone) = (Vec::new(), Vec::new());
         {
             let inner = &mut *self.inner.lock();
             for request in requests {
                 match Job::new(request, completion, now) {
+                    Ok(job) if job.file().is_alone(job.request.direction) => alone.push(job),
                     Ok(job) => inner.scheduler.push(job.request.class, job),
                     Err(end) => refused.push(end),
                 }
             }
             self.pump(inner, now);
         }
-        if refused.is_empty() {
+        if refused.is_empty() && alone.is_empty() {
             return;
         }
         for (token, result) in refused {
             self.outstanding.fetch_sub(1, Ordering::Release);
             completion.complete(token, result);
+        }
+        // Nothing in the ring can wait for its turn.
+        for job in alone {
+            // SAFETY: promised by the caller until the completion, which comes from here.
+            unsafe { job.run_here(|| self.outstanding.fetch_sub(1, Ordering::Release)) };
         }
         if self.reaping.announce() {
             let mut inner = self.inner.lock();
