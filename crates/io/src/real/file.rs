@@ -11,7 +11,7 @@
 #![expect(unsafe_code, reason = "hands addresses to the system")]
 
 use crate::admission::Shared;
-use crate::real::transfer::{Step, Transfer};
+use crate::real::transfer::{Step, Transfer, wait_for_memory};
 use crate::real::{FILE_PERMISSIONS, lock, mode, sys};
 use crate::stats::Operation;
 use crate::{AlignedBuffer, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode, ModeReport};
@@ -215,6 +215,9 @@ impl RealFile {
                 }
             };
             transfer.advance(self, answer)?;
+            if transfer.take_early() {
+                wait_for_memory(self);
+            }
         }
     }
 
