@@ -1,7 +1,8 @@
 //! An open file of the real file system.
 //!
 //! # Invariants
-//! 1. `poisoned` is set before the failure of a write or sync is reported to anybody, and never cleared.
+//! 1. `poisoned` is set before the failure of a write or sync is reported to anybody, and never cleared. Zeros that allocation
+//!    writes behind the end, where the system gives no blocks otherwise, are cut off again when they fail, and poison nothing.
 //! 2. Requests that can be seen to be wrong (unaligned, on a read-only handle, too many slices) fail before they reach
 //!    the system, and poison nothing.
 //! 3. The system tells of a failed write-back once for each open file: whichever sync, or durable write through the OS cache,
@@ -282,15 +283,20 @@ impl RealFile {
         self.check_writable("sync")
     }
 
+    /// Writes zeros where the file ends. A failure is not one of the file, which the caller makes as long as it was.
     fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
-        let zeros = AlignedBuffer::zeroed(1 << 20);
+        let mut zeros = AlignedBuffer::zeroed(1 << 20);
+        let direction = Direction::Write(Durability::Cached);
         let mut at = offset.next_multiple_of(self.alignment as u64);
         let end = offset + len;
         while at < end {
             let piece = (end - at).min(zeros.len() as u64);
             // Direct writes are whole blocks; what this adds behind the end is cut off again below.
             let piece = piece.next_multiple_of(self.alignment as u64);
-            self.write_at(Class::Maintenance, at, &zeros[..piece as usize], Durability::Cached)?;
+            let slice = IoSlice { address: zeros.as_mut_ptr(), len: piece as usize };
+            let mut transfer = Transfer::beyond(self, direction, at, slice.len);
+            // SAFETY: the buffer is this function's own, has room for the slice, and outlives the call.
+            unsafe { self.admit(Class::Maintenance, &mut transfer, &[slice]) }?;
             at += piece;
         }
         self.file.set_len(end).map_err(|e| Error::from_os("allocate", &self.path, "", e))
@@ -449,6 +455,17 @@ mod tests {
         let kinds: Vec<_> = syncs.into_iter().map(|sync| sync.join().unwrap().unwrap_err().kind()).collect();
         assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Device).count(), 1, "{kinds:?}");
         assert_eq!(calls.load(Ordering::SeqCst), 1, "what comes behind a failure is not asked for");
+    }
+
+    #[test]
+    fn zeros_that_found_no_room_poison_nothing() {
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        let full = RealDisk::default().open(Path::new("/dev/full"), &OpenOptions::read_write()).unwrap();
+        let error = real(&full).write_zeros(0, 1 << 16).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(!full.is_poisoned(), "room may come, and who asks for it again is to be told of room");
     }
 
     #[test]

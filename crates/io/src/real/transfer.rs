@@ -35,6 +35,8 @@ pub(crate) struct Transfer {
     refused: u32,
     /// It just had none: the next step is worth a try after a while.
     is_early: bool,
+    /// Whether a failure poisons the file.
+    poisons: bool,
 }
 
 /// Waits before a transfer on `file` is tried again that the system had no memory for. Nothing is wrong with the device: what leaves
@@ -55,7 +57,13 @@ impl Transfer {
             step: Step::Transfer(file.flags(direction)),
             refused: 0,
             is_early: false,
+            poisons: direction != Direction::Read,
         }
+    }
+
+    /// The same, to a place behind the file's end, which is cut off again where it fails: that says nothing of what was there.
+    pub(crate) fn beyond(file: &RealFile, direction: Direction, offset: u64, total: usize) -> Self {
+        Transfer { poisons: false, ..Self::new(file, direction, offset, total) }
     }
 
     /// Whether to [`wait_for_memory`] before the next step; asked once.
@@ -108,10 +116,10 @@ impl Transfer {
         }
     }
 
-    /// Takes the answer of the system to the last step; a failed write or sync poisons the file.
+    /// Takes the answer of the system to the last step; a failed write or sync poisons the file, but for [`Transfer::beyond`].
     pub(crate) fn advance(&mut self, file: &RealFile, answer: io::Result<usize>) -> Result<Step> {
         let next = self.judge(file, answer);
-        if next.is_err() && self.is_write() {
+        if next.is_err() && self.poisons {
             file.poison();
         }
         self.step = next?;

@@ -420,7 +420,8 @@ impl Segments {
     /// Where a commit waits they are not, or no further ones: blocks that were given read as zeros all the same.
     fn fill(&self, path: &Path, class: Class) -> Result<()> {
         let file = self.open_file(path, true)?;
-        file.set_len(self.size)?;
+        // What an earlier attempt has left may have the length and not the blocks: where allocation writes zeros, it writes them behind the end.
+        file.set_len(0)?;
         file.allocate(0, self.size)?;
         for offset in (0..self.size).step_by(self.zeros.len()) {
             if self.commits_waiting.load(SeqCst) > 0 {
