@@ -539,7 +539,7 @@ impl Inner {
     }
 
     fn write_block(&self, from: u64, bytes: &[u8]) -> Result<()> {
-        let file = self.segments.file(from / self.segments.size)?;
+        let file = self.segments.file_to_write(from / self.segments.size)?;
         Ok(file.write_at(Class::Commit, from % self.segments.size, bytes, Durability::Durable)?)
     }
 
