@@ -329,6 +329,8 @@ impl Database {
             _lock: lock,
             _log_room: log_room.charged(),
         };
+        // From here on that takes the volume out of the pool. Twice would be once too often: the slot may be another database's.
+        std::mem::forget(guard);
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
         let hot_pages = HotPages::new(disk, in_folder(HOT)?, options.mode);
         let holders = Holders::new(options.snapshot_limit);
@@ -355,7 +357,6 @@ impl Database {
             started: false,
             closed: false,
         };
-        std::mem::forget(guard);
         database.start(redo, &aftermath, begun, report)?;
         database.start_archive(unarchived)?;
         Ok(database)
