@@ -85,7 +85,7 @@ struct Pending {
 
 /// Called when the checkpoint can move: persists it and lets the log forget what is below.
 pub(crate) trait Checkpoint: Send + Sync + std::fmt::Debug {
-    /// Everything below `redo_from` is durable in the data file.
+    /// Everything below `redo_from` is durable in the data file. One that is lower than what was said before says nothing new.
     fn advance(&self, redo_from: Lsn) -> Result<()>;
 }
 
@@ -531,7 +531,7 @@ impl PageWriter {
         let target = self.redo_floor();
         // A header half written must not be followed by another one over the copy that is whole.
         self.checkpoint.advance(target).inspect_err(|e| self.core.poison.set_by(e))?;
-        self.redo_from.store(target.0, Ordering::Relaxed);
+        self.redo_from.fetch_max(target.0, Ordering::Relaxed);
         Ok(true)
     }
 }
@@ -650,6 +650,7 @@ mod tests {
     use gannet_base::TreeId;
     use gannet_base::sim::Simulation;
     use gannet_base::thread;
+    use gannet_io::Disk;
     use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
     use std::path::Path;
 
@@ -699,6 +700,21 @@ mod tests {
             page::verify(home, id, core.volume.salt) == page::Verdict::Valid
                 && home[SIZE - 100..] == [2; 100]
         );
+    }
+
+    #[test]
+    fn the_redo_position_in_the_header_moved_back() {
+        let disk = SimDisk::new(3);
+        let create = CreateOptions { page_size: SIZE, segment_size: 1 << 18 };
+        let db = engine(&disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+        let writer = &db.shared.writer;
+        assert!(writer.flush_all(Duration::from_secs(60)).unwrap());
+        let redo_from = writer.redo_from();
+        assert!(redo_from > Lsn(8));
+        writer.checkpoint.advance(Lsn(8)).unwrap();
+        let image = disk.peek_crash(Some(CrashPolicy::KeepNone), 1);
+        let file = image.open(Path::new(FILE), &gannet_io::OpenOptions::read()).unwrap();
+        assert_eq!(crate::meta::Meta::read(&*file).unwrap().redo_from, redo_from);
     }
 
     /// A page goes home while the file grows, and the one sync that the device fails is told of once. Then the power goes.
