@@ -28,6 +28,8 @@
 //!   is never touched.
 //! - after a sync that failed, whoever made it: nothing is noted and no slot retired, and nothing tells which bytes of the homes are durable, however well they read. So healing
 //!   writes every page home again that a live slot holds in no older state.
+//! - where the ring cannot be read: what cannot is left out, as if it had not been written whole; a torn home that needs it shows as damaged,
+//!   and one that an older slot made older than redo begins does not fit its history in the log.
 //! - while healing: homes are restored from slots that stay as they are until everything is synced; then the ring is
 //!   emptied, and only then used again. First the ring is synced, because a process that was killed leaves what it was
 //!   writing: a slot that reads well and is not durable.
