@@ -10,7 +10,8 @@
 //!    [`ErrorKind::ShortRead`].
 //! 2. After a failed write or sync a file is *poisoned*: every later write and sync on that handle fails with
 //!    [`ErrorKind::Poisoned`] until the file is opened anew. What the device kept of unsynced writes is unknown then,
-//!    and a second sync that "succeeds" would prove nothing. Reads go on.
+//!    and a second sync that "succeeds" would prove nothing. Nor would one that was on its way when another failed: it fails,
+//!    too. Reads go on.
 //! 3. Data is durable when [`File::sync`] returned after the write, or when the write was asked to be
 //!    [`Durability::Durable`]. Names (create, rename, remove) are durable after [`Disk::sync_dir`] of their folder. A
 //!    file's size and allocation are durable after [`File::sync`].

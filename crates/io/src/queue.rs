@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// of those other threads submitted. So nobody depends on the submitter coming back.
 pub trait Queue: Send + Sync + fmt::Debug {
     /// Hands over requests. They may reach the device at once or later, in any order, as the in-flight caps of their
-    /// classes allow; this call does not wait for the device (it may wait for room in the submission queue).
+    /// classes allow; this call does not wait for the device (it may wait for room in the submission queue), but for durable
+    /// writes through the OS cache: they are made one at a time, and may be made here.
     /// Each request ends with exactly one call of `completion.complete(request.token, result)`, from this call or any
     /// later call of any thread on this queue, or from a thread of the backend. Completions must be short and must
     /// not call into the queue.

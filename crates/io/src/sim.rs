@@ -19,7 +19,8 @@
 //! 5. **Fail**, as planned with [`SimDisk::set_faults`]: a read, a write (any of its sectors may have arrived), a
 //!    sync, a change of size or of names (nothing was changed then). After a failed sync, as on Linux, the data it should have made durable counts as clean: part of it is
 //!    lost for good although reads still show it, and no later sync brings it back. Other handles of the file learn
-//!    of it at their next sync.
+//!    of it at their next sync; syncs of the same handle that are on their way fail as well, unless
+//!    [`Faults::sync_error_told_once`].
 //! 6. **Be full**: by a plan, or beyond [`Settings::capacity_bytes`]. A write to a block allocated before never
 //!    needs space.
 //! 7. **Interrupt a read**, so that a concurrent write falls between its parts. A read concurrent with a write sees

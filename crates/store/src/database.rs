@@ -230,6 +230,8 @@ struct HeaderKeeper {
 impl Checkpoint for HeaderKeeper {
     fn advance(&self, redo_from: Lsn) -> Result<()> {
         let mut meta = self.meta.lock();
+        // What is below it may be gone from the log: it never moves back, whoever says so.
+        let redo_from = meta.redo_from.max(redo_from);
         self.changes.fold(&meta, redo_from);
         meta.redo_from = redo_from;
         meta.groups = self.groups.load(Ordering::Relaxed).max(meta.groups);

@@ -239,7 +239,8 @@ impl Meta {
         self.write(file)
     }
 
-    /// Reads the newer valid header of a file.
+    /// Reads the newer valid header of a file. What cannot be read is no header, as what is damaged: one copy is enough. Only where
+    /// there is none that is valid, what could not be read says so.
     pub(crate) fn read(file: &dyn File) -> Result<Self> {
         let path = file.path();
         let len = file.len()?;
@@ -249,31 +250,40 @@ impl Meta {
         let mut candidates = Vec::new();
         let mut refused = None;
         let mut looks_like_ours = false;
+        let mut unreadable = None;
         let offsets = std::iter::once(0).chain(page::PAGE_SIZES.map(|size| size as u64));
         for offset in offsets.filter(|offset| offset + PROBE as u64 <= len) {
             let mut probe = AlignedBuffer::zeroed(PROBE);
-            file.read_at(Class::Foreground, offset, &mut probe)?;
+            if let Err(error) = file.read_at(Class::Foreground, offset, &mut probe) {
+                unreadable = Some(error);
+                continue;
+            }
             looks_like_ours |= &probe[MAGIC_AT..MAGIC_AT + 8] == MAGIC;
-            match check_version(&probe, path) {
-                Err(error) => refused = Some(error),
-                Ok(()) => candidates.extend(Meta::whole(file, &probe, offset, len)?),
+            if let Err(error) = check_version(&probe, path) {
+                refused = Some(error);
+                continue;
+            }
+            match Meta::whole(file, &probe, offset, len) {
+                Ok(found) => candidates.extend(found),
+                Err(error) => unreadable = Some(error),
             }
         }
         if let Some(error) = refused {
             return Err(error);
         }
-        match candidates.into_iter().max_by_key(|meta| meta.sequence) {
-            Some(meta) => Ok(meta),
-            None if looks_like_ours => Err(Error::Damaged(format!(
+        match (candidates.into_iter().max_by_key(|meta| meta.sequence), unreadable) {
+            (Some(meta), _) => Ok(meta),
+            (None, Some(error)) => Err(error.into()),
+            (None, None) if looks_like_ours => Err(Error::Damaged(format!(
                 "both copies of the header of {path:?} are damaged; restore the file from a backup"
             ))),
-            None => Err(foreign(path, "its header is not one of ours")),
+            (None, None) => Err(foreign(path, "its header is not one of ours")),
         }
     }
 
-    /// Whether the other copy of this header is damaged.
-    pub(crate) fn is_lone(&self, file: &dyn File) -> Result<bool> {
-        Ok(self.copy(file, 1)?.is_none())
+    /// Whether the other copy of this header is damaged, or cannot be read.
+    pub(crate) fn is_lone(&self, file: &dyn File) -> bool {
+        !matches!(self.copy(file, 1), Ok(Some(_)))
     }
 
     /// The page that holds the copy of this header (`back` is 0), or of the one before (1).
@@ -286,11 +296,11 @@ impl Meta {
         let offset = self.copy_page(back).0 * self.page_size as u64;
         let mut probe = AlignedBuffer::zeroed(PROBE);
         file.read_at(reads::class(), offset, &mut probe)?;
-        Meta::whole(file, &probe, offset, file.len()?)
+        Ok(Meta::whole(file, &probe, offset, file.len()?)?)
     }
 
     /// The header at `offset`, if the whole page is valid.
-    fn whole(file: &dyn File, probe: &[u8], offset: u64, len: u64) -> Result<Option<Self>> {
+    fn whole(file: &dyn File, probe: &[u8], offset: u64, len: u64) -> gannet_io::Result<Option<Self>> {
         let Some(meta) = Meta::decode(probe) else { return Ok(None) };
         let size = meta.page_size as u64;
         if !page::PAGE_SIZES.contains(&meta.page_size)
@@ -350,4 +360,36 @@ fn check_version(probe: &[u8], path: &Path) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{CreateOptions, Engine, EngineOptions, OpenOptions};
+    use gannet_io::Disk;
+    use gannet_io::sim::{Chance, Faults, SimDisk};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn one_copy_of_the_header_is_enough_where_the_other_cannot_be_read() {
+        let (disk, path) = (SimDisk::new(1), Path::new("d.gnt"));
+        let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(disk.clone()), &options).unwrap();
+        let create = CreateOptions { page_size: 8192, segment_size: 1 << 19 };
+        engine.create(path, &create, &OpenOptions::default()).unwrap().close().unwrap();
+        let file = disk.open(path, &gannet_io::OpenOptions::read()).unwrap();
+        let newest = Meta::read(&*file).unwrap();
+        let unreadable = |chance| disk.set_faults(Faults { read_error: chance, ..Faults::default() });
+        let mut seen = std::collections::BTreeSet::new();
+        for nth in 1..10 {
+            unreadable(Chance::At(vec![nth]));
+            seen.insert(newest.sequence - Meta::read(&*file).unwrap().sequence);
+        }
+        assert_eq!(seen, [0, 1].into(), "either copy was missing once");
+        unreadable(Chance::OneIn(1));
+        assert!(matches!(Meta::read(&*file), Err(Error::Io(_))), "nobody knows whose file it is");
+        unreadable(Chance::At((1..3).collect()));
+        assert!(newest.is_lone(&*file));
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) const SLOTS: u64 = 4;
 pub(crate) const SLOT_HEADER: usize = 4096;
 /// Bytes of pages in a slot.
 const BATCH_BYTES: usize = 1 << 20;
+/// How often healing tries to read what it cannot read.
+const READ_TRIES: u32 = 10;
 const MAGIC: u64 = 0x474E_5452_494E_4731;
 
 const MAGIC_AT: usize = 8;
@@ -72,6 +74,16 @@ struct Slot {
     pages: Vec<PageId>,
 }
 
+/// What healing has done.
+#[derive(Debug, Default)]
+pub(crate) struct Healed {
+    /// Pages whose homes were torn, or could not be read.
+    pub(crate) pages: Vec<PageId>,
+    /// What the device would not read of the ring, in words. It counts as what was not written whole: a page that needs it is damaged,
+    /// which shows when the page is used, and all others are as they are to be.
+    pub(crate) unreadable: Vec<String>,
+}
+
 /// Everything that healing works with.
 struct Healer<'a> {
     ring: &'a dyn File,
@@ -81,21 +93,20 @@ struct Healer<'a> {
     salt: u64,
 }
 
-/// Restores torn pages after a crash, before anything else reads the data file. Gives the numbers of pages healed.
-/// Durable on return.
+/// Restores torn pages after a crash, before anything else reads the data file. Durable on return.
 pub(crate) fn heal(
     ring: &dyn File,
     data: &Arc<dyn File>,
     queue: &dyn Queue,
     page_size: usize,
     salt: u64,
-) -> Result<Vec<PageId>> {
+) -> Result<Healed> {
     let healer = Healer { ring, data, queue, page_size, salt };
-    let mut healed = Vec::new();
+    let mut healed = Healed::default();
     if planted(Mutation::RingNotHealed) {
         return Ok(healed);
     }
-    let slots = healer.live_slots()?;
+    let slots = healer.live_slots(&mut healed)?;
     if !slots.is_empty() {
         // A process that was killed while it wrote a slot leaves one that reads well and may not be durable. While a home is
         // written its copy is all there is of a page.
@@ -113,7 +124,7 @@ pub(crate) fn heal(
 
 impl Healer<'_> {
     /// Slots not known to be retired, newest first: a page that is in two of them is taken from the newer one.
-    fn live_slots(&self) -> Result<Vec<Slot>> {
+    fn live_slots(&self, healed: &mut Healed) -> Result<Vec<Slot>> {
         let mut slots = Vec::new();
         let mut retired = 0;
         let len = self.ring.len()?;
@@ -123,7 +134,11 @@ impl Healer<'_> {
                 break;
             }
             let mut header = AlignedBuffer::zeroed(SLOT_HEADER);
-            self.ring.read_at(Class::Foreground, offset, &mut header)?;
+            if let Err(error) = read_again(self.ring, offset, &mut header) {
+                let what = format!("pages that slot {slot} of the ring may have held: {error}");
+                healed.unreadable.push(what);
+                continue;
+            }
             let count = get_u64(&header, COUNT_AT) as usize;
             let ours = get_u64(&header, MAGIC_AT) == MAGIC
                 && get_u64(&header, DATABASE_AT) == self.salt
@@ -141,10 +156,12 @@ impl Healer<'_> {
     }
 
     /// Brings a slot's pages home where their homes are torn, or may not be durable.
-    fn heal_slot(&self, slot: &Slot, seen: &mut BTreeSet<PageId>, healed: &mut Vec<PageId>) -> Result<()> {
+    fn heal_slot(&self, slot: &Slot, seen: &mut BTreeSet<PageId>, healed: &mut Healed) -> Result<()> {
         let size = self.page_size;
         let mut copies = AlignedBuffer::zeroed(slot.pages.len().max(1) * size);
-        self.ring.read_at(Class::Foreground, slot.offset + SLOT_HEADER as u64, &mut copies)?;
+        for (index, error) in read_pages(self.ring, slot.offset + SLOT_HEADER as u64, size, &mut copies) {
+            healed.unreadable.push(format!("{}, as far as it needs its copy: {error}", slot.pages[index]));
+        }
         let copy = |index: usize| &copies[index * size..(index + 1) * size];
         // What is not whole belongs to an incomplete slot: its pages' homes were not touched by it, so damage there has
         // another cause, which shows when the page is used.
@@ -156,13 +173,22 @@ impl Healer<'_> {
         let end = self.data.len()?;
         places.retain(|&index| slot.pages[index].0 < end / size as u64);
         let mut homes = AlignedBuffer::zeroed(slot.pages.len().max(1) * size);
-        self.transfer(Direction::Read, slot, &places, &mut homes)?;
+        if self.transfer(Direction::Read, slot, &places, &mut homes).is_err() {
+            for &index in &places {
+                let home = &mut homes[index * size..(index + 1) * size];
+                let offset = slot.pages[index].0 * size as u64;
+                if read_again(&**self.data, offset, home).is_err() {
+                    // Writing it may help; that it reads as damaged has it written.
+                    home.fill(u8::MAX);
+                }
+            }
+        }
         let mut written = Vec::new();
         for &index in &places {
             let (id, home) = (slot.pages[index], &homes[index * size..(index + 1) * size]);
             let verdict = page::verify(home, id, self.salt);
             if verdict == Verdict::Damaged {
-                healed.push(id);
+                healed.pages.push(id);
             }
             // A home that reads well may still not be durable, if a sync failed before the crash: as long as the copy is not
             // older, it is written again. The copy stays until that is synced.
@@ -194,6 +220,39 @@ impl Healer<'_> {
     }
 }
 
+/// Reads what will be given up where it cannot be read: once the ring is emptied nobody can try again.
+fn read_again(file: &dyn File, offset: u64, bytes: &mut [u8]) -> gannet_io::Result<()> {
+    let mut outcome = Ok(());
+    for _ in 0..READ_TRIES {
+        outcome = file.read_at(Class::Foreground, offset, bytes);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Reads pages that lie one behind the other, where that fails one by one: a bad sector is not to take the others along. Those that cannot be
+/// read are zeros, and told of.
+fn read_pages(
+    file: &dyn File,
+    offset: u64,
+    size: usize,
+    bytes: &mut AlignedBuffer,
+) -> Vec<(usize, gannet_io::Error)> {
+    if file.read_at(Class::Foreground, offset, bytes).is_ok() {
+        return Vec::new();
+    }
+    let mut failed = Vec::new();
+    for (index, page) in bytes.chunks_exact_mut(size).enumerate() {
+        if let Err(error) = read_again(file, offset + (index * size) as u64, page) {
+            page.fill(0);
+            failed.push((index, error));
+        }
+    }
+    failed
+}
+
 /// Makes every slot of the ring empty, durably: sequence numbers start anew. Only behind [`heal`].
 pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
     let zeros = AlignedBuffer::zeroed(SLOT_HEADER);
@@ -209,7 +268,7 @@ pub(crate) fn reset(ring: &dyn File, page_size: usize) -> Result<()> {
 mod tests {
     use super::*;
     use gannet_io::Disk;
-    use gannet_io::sim::SimDisk;
+    use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
     use std::path::Path;
 
     const SIZE: usize = 4096;
@@ -229,9 +288,9 @@ mod tests {
         disk.open(Path::new(name), &options).unwrap()
     }
 
-    fn heal_on(disk: &SimDisk) -> Result<()> {
+    fn heal_on(disk: &SimDisk) -> Result<Healed> {
         let queue = disk.queue(4)?;
-        heal(&*open(disk, "/ring"), &open(disk, "/data"), &*queue, SIZE, SALT).map(drop)
+        heal(&*open(disk, "/ring"), &open(disk, "/data"), &*queue, SIZE, SALT)
     }
 
     /// A disk with a page at home, and its next state in a slot that a killed process was writing.
@@ -248,6 +307,30 @@ mod tests {
         let offset = slot_bytes(SIZE) as u64;
         ring.write_at(Class::Deadline, offset, &slot, Durability::Cached).unwrap();
         disk
+    }
+
+    #[test]
+    fn a_slot_that_could_not_be_read_kept_the_database_from_opening() {
+        let unreadable =
+            |chance| Faults { read_error: chance, only: Some("/ring".into()), ..Faults::default() };
+        let disk = left_by_a_kill(1);
+        disk.corrupt(Path::new("/data"), HOME.0 * SIZE as u64 + 100, 8, 1).unwrap();
+        let image = disk.peek_crash(Some(CrashPolicy::KeepAll), 1);
+        image.set_faults(unreadable(Chance::OneIn(1)));
+        let healed = heal_on(&image).unwrap();
+        assert!(healed.pages.is_empty() && healed.unreadable.len() == SLOTS as usize, "{healed:?}");
+        assert!(healed.unreadable[0].contains("slot 0"), "{healed:?}");
+        // Headers are read, and copies are not.
+        let image = disk.peek_crash(Some(CrashPolicy::KeepAll), 1);
+        image.set_faults(unreadable(Chance::At((5..50).collect())));
+        let healed = heal_on(&image).unwrap();
+        assert!(healed.pages.is_empty() && healed.unreadable.len() == 1, "{healed:?}");
+        assert!(healed.unreadable[0].starts_with(&HOME.to_string()), "{healed:?}");
+        // A failure that passes loses nothing.
+        let image = disk.peek_crash(Some(CrashPolicy::KeepAll), 1);
+        image.set_faults(unreadable(Chance::At(vec![1, 2, 3, 7, 8])));
+        let healed = heal_on(&image).unwrap();
+        assert!(healed.pages == [HOME] && healed.unreadable.is_empty(), "{healed:?}");
     }
 
     #[test]

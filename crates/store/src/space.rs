@@ -252,6 +252,9 @@ pub(crate) struct Space {
     short: AtomicBool,
     /// Formatted groups, for those who must not wait for the space lock.
     groups: Arc<AtomicU64>,
+    /// Pages the file has room for, for the same: while it grows, whoever has the lock waits for the device. Follows
+    /// [`State::capacity`] under the lock.
+    capacity: AtomicU64,
     /// See [`Space::cut_at`].
     cut_at: AtomicU64,
 }
@@ -271,6 +274,7 @@ impl Space {
             spare: AtomicU64::new(0),
             short: AtomicBool::new(false),
             groups: Arc::new(AtomicU64::new(groups)),
+            capacity: AtomicU64::new(capacity),
             cut_at: AtomicU64::new(0),
         }
     }
@@ -293,9 +297,14 @@ impl Space {
         Allocations { core, state: self.state.lock(), maps: Vec::new(), taken: 0, privileged: false }
     }
 
-    /// Pages the file has room for.
+    /// Pages the file has room for. Takes no lock: commits ask.
     pub(crate) fn capacity(&self) -> u64 {
-        self.state.lock().capacity
+        self.capacity.load(Acquire)
+    }
+
+    fn set_capacity(&self, state: &mut State, pages: u64) {
+        state.capacity = pages;
+        self.capacity.store(pages, Release);
     }
 
     /// Number of formatted groups.
@@ -436,7 +445,7 @@ fn grow(core: &Core, state: &mut State, extents: u64) -> Result<()> {
     }
     outcome?;
     core.volume.file.sync(Class::Foreground).inspect_err(|e| core.poison.set(e.to_string()))?;
-    state.capacity = capacity;
+    core.space.set_capacity(state, capacity);
     Ok(())
 }
 
@@ -449,7 +458,7 @@ fn cut(core: &Core, state: &mut State) {
     let kept = (needed.max(state.opened_with) + step).next_multiple_of(EXTENT_PAGES);
     // A file that could not be cut is merely larger than it has to be.
     if state.capacity > kept + step && core.volume.file.set_len(kept * page_size).is_ok() {
-        state.capacity = kept;
+        core.space.set_capacity(state, kept);
     }
 }
 
@@ -863,6 +872,20 @@ fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Exten
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_for_the_size_of_the_file_waited_for_its_growth() {
+        let space = Space::new(4096, 10 * EXTENT_PAGES, 1);
+        let growing = space.state.lock();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let space = &space;
+            scope.spawn(move || tell.send(space.capacity()));
+            let asked = told.recv_timeout(std::time::Duration::from_secs(20));
+            drop(growing);
+            assert_eq!(asked, Ok(10 * EXTENT_PAGES));
+        });
+    }
 
     #[test]
     fn the_never_used_end_leaves_out_what_maps_will_take() {

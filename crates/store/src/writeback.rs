@@ -26,8 +26,10 @@
 //! - before the sync of the data file: as before; the slot is still there, since slots are reused only after a sync.
 //! - after it: the slot is stale, but says so: every slot written later names the last retired one, and a valid home
 //!   is never touched.
-//! - after a sync that failed: nothing tells which bytes of the homes are durable, however well they read. So healing
+//! - after a sync that failed, whoever made it: nothing is noted and no slot retired, and nothing tells which bytes of the homes are durable, however well they read. So healing
 //!   writes every page home again that a live slot holds in no older state.
+//! - where the ring cannot be read: what cannot is left out, as if it had not been written whole; a torn home that needs it shows as damaged,
+//!   and one that an older slot made older than redo begins does not fit its history in the log.
 //! - while healing: homes are restored from slots that stay as they are until everything is synced; then the ring is
 //!   emptied, and only then used again. First the ring is synced, because a process that was killed leaves what it was
 //!   writing: a slot that reads well and is not durable.
@@ -85,7 +87,7 @@ struct Pending {
 
 /// Called when the checkpoint can move: persists it and lets the log forget what is below.
 pub(crate) trait Checkpoint: Send + Sync + std::fmt::Debug {
-    /// Everything below `redo_from` is durable in the data file.
+    /// Everything below `redo_from` is durable in the data file. One that is lower than what was said before says nothing new.
     fn advance(&self, redo_from: Lsn) -> Result<()>;
 }
 
@@ -436,6 +438,8 @@ impl PageWriter {
     fn sync_data(&self) -> Result<()> {
         if !planted(Mutation::RetireWithoutSync) {
             self.core.volume.file.sync(Class::Deadline)?;
+            // The file is synced by others, too, when it grows: a failure that one of them was told of concerns these pages.
+            self.core.poison.check()?;
         }
         // Nobody else has begun a slot or a batch meanwhile: the buffer is ours.
         self.retired.store(self.sequence.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -529,7 +533,7 @@ impl PageWriter {
         let target = self.redo_floor();
         // A header half written must not be followed by another one over the copy that is whole.
         self.checkpoint.advance(target).inspect_err(|e| self.core.poison.set_by(e))?;
-        self.redo_from.store(target.0, Ordering::Relaxed);
+        self.redo_from.fetch_max(target.0, Ordering::Relaxed);
         Ok(true)
     }
 }
@@ -646,7 +650,10 @@ mod tests {
     use crate::page::PageKind;
     use crate::pool::Access;
     use gannet_base::TreeId;
-    use gannet_io::sim::{CrashPolicy, SimDisk};
+    use gannet_base::sim::Simulation;
+    use gannet_base::thread;
+    use gannet_io::Disk;
+    use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
     use std::path::Path;
 
     const FILE: &str = "d.gnt";
@@ -695,6 +702,60 @@ mod tests {
             page::verify(home, id, core.volume.salt) == page::Verdict::Valid
                 && home[SIZE - 100..] == [2; 100]
         );
+    }
+
+    #[test]
+    fn the_redo_position_in_the_header_moved_back() {
+        let disk = SimDisk::new(3);
+        let create = CreateOptions { page_size: SIZE, segment_size: 1 << 18 };
+        let db = engine(&disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+        let writer = &db.shared.writer;
+        assert!(writer.flush_all(Duration::from_secs(60)).unwrap());
+        let redo_from = writer.redo_from();
+        assert!(redo_from > Lsn(8));
+        writer.checkpoint.advance(Lsn(8)).unwrap();
+        let image = disk.peek_crash(Some(CrashPolicy::KeepNone), 1);
+        let file = image.open(Path::new(FILE), &gannet_io::OpenOptions::read()).unwrap();
+        assert_eq!(crate::meta::Meta::read(&*file).unwrap().redo_from, redo_from);
+    }
+
+    /// A page goes home while the file grows, and the one sync that the device fails is told of once. Then the power goes.
+    fn left_beside_growth(seed: u64) -> (SimDisk, PageId) {
+        let disk = SimDisk::new(seed);
+        let create = CreateOptions { page_size: SIZE, segment_size: 1 << 18 };
+        let db = engine(&disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+        let core = &db.shared.core;
+        let mut mtr = Mtr::new(core);
+        let (id, part) = mtr.allocate(OWNER, &[PageId::NONE]).unwrap();
+        mtr.format(part, PageKind::Overflow, OWNER, &[1; 100]);
+        mtr.commit().unwrap();
+        disk.set_faults(Faults {
+            sync_error: Chance::At(vec![1]),
+            sync_error_told_once: true,
+            only: Some(FILE.to_owned()),
+            ..Faults::default()
+        });
+        let shared = Arc::clone(&db.shared);
+        let growing = thread::spawn("grows", move || {
+            gannet_base::clock::sleep(Duration::from_micros(40 * seed));
+            let _ = shared.core.space.reserve(&shared.core, 1 << 12);
+        });
+        let _ = db.shared.writer.flush_all(Duration::from_secs(60));
+        let _ = growing.join();
+        // What was noted is to be there.
+        let _ = core.log.flush_to(core.log.end());
+        (disk.crash_image_with(CrashPolicy::KeepNone, seed), id)
+    }
+
+    #[test]
+    fn what_went_home_beside_a_sync_that_failed_was_noted_and_lost() {
+        for seed in 0..40 {
+            let (image, id) = Simulation::new(seed).run(move || left_beside_growth(seed)).unwrap();
+            let db = engine(&image).open(Path::new(FILE), &OpenOptions::default()).unwrap();
+            let core = &db.shared.core;
+            let page = core.pool.shared(&core.volume, id, Access::Normal).unwrap();
+            assert_eq!(page[page::HEADER_LEN..][..100], [1; 100], "seed {seed}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - `DAMAGE=all cargo test --release -p gannet-store --test damage -- --nocapture` takes every byte (an hour or so).
 
 use gannet_base::TreeId;
-use gannet_io::sim::{CrashPolicy, SimDisk};
+use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
 use gannet_store::page::{self, PageKind};
 use gannet_store::{
@@ -335,6 +335,33 @@ fn a_flipped_byte_of_the_header_is_survived_by_the_other_copy() {
     }
     assert!(db.check().unwrap().findings.is_empty());
     assert_eq!(read(&db, &rows), Ok(()));
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_kept_the_database_from_opening() {
+    let disk = SimDisk::new(9);
+    let (db, rows) = sample(&disk);
+    db.close().unwrap();
+    let (mut read_only, mut refused) = (0, Vec::new());
+    for nth in 1.. {
+        let image = copy(&disk);
+        let read_error = Chance::At(vec![nth]);
+        image.set_faults(Faults { read_error, only: Some(FILE.to_owned()), ..Faults::default() });
+        let opened = open(&image);
+        if image.injected().is_empty() {
+            break;
+        }
+        image.set_faults(Faults::default());
+        let Ok(db) = opened else {
+            refused.push(nth);
+            continue;
+        };
+        read(&db, &rows).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        read_only += usize::from(txn.create_tree("another").is_err());
+    }
+    assert!(read_only >= 2, "the last space map, and the tree of states: {read_only}");
+    assert!(refused.len() <= 1, "without the catalog there is nothing to open: {refused:?}");
 }
 
 #[test]

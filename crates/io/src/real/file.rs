@@ -1,13 +1,18 @@
 //! An open file of the real file system.
 //!
 //! # Invariants
-//! 1. `poisoned` is set before the failure of a write or sync is reported to anybody, and never cleared.
+//! 1. `poisoned` is set before the failure of a write or sync is reported to anybody, and never cleared. Zeros that allocation
+//!    writes behind the end, where the system gives no blocks otherwise, are cut off again when they fail, and poison nothing.
 //! 2. Requests that can be seen to be wrong (unaligned, on a read-only handle, too many slices) fail before they reach
 //!    the system, and poison nothing.
+//! 3. The system tells of a failed write-back once for each open file: whichever sync, or durable write through the OS cache,
+//!    asks next takes it, and the others hear of nothing. So these are made one at a time, under `syncing`, and who fails
+//!    poisons the file before he lets go of it. In direct mode a durable write has left nothing in the cache and is told of
+//!    its own failure: there they go side by side, and only plain syncs take turns.
 #![expect(unsafe_code, reason = "hands addresses to the system")]
 
 use crate::admission::Shared;
-use crate::real::transfer::{Step, Transfer};
+use crate::real::transfer::{Step, Transfer, wait_for_memory};
 use crate::real::{FILE_PERMISSIONS, lock, mode, sys};
 use crate::stats::Operation;
 use crate::{AlignedBuffer, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode, ModeReport};
@@ -15,6 +20,7 @@ use crate::{OpenOptions, Result};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use std::any::Any;
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -44,6 +50,8 @@ pub struct RealFile {
     cached: AtomicU64,
     /// Held while the size changes.
     sizing: Mutex<()>,
+    /// Held while something is made durable through the OS cache: invariant 3.
+    syncing: Mutex<()>,
     shared: Arc<Shared>,
 }
 
@@ -70,6 +78,7 @@ impl RealFile {
             poisoned: AtomicBool::new(false),
             cached: AtomicU64::new(0),
             sizing: Mutex::new(()),
+            syncing: Mutex::new(()),
             shared: Arc::clone(shared),
         })
     }
@@ -112,6 +121,15 @@ impl RealFile {
         };
         let through = durability == Durability::Durable && self.durable_writes.load(Ordering::Relaxed);
         self.base_flags | atomic | if through { sys::RWF_DSYNC } else { 0 }
+    }
+
+    /// Whether such a transfer is made alone, beside no other one of the kind and no sync: invariant 3.
+    pub(crate) fn is_alone(&self, direction: Direction) -> bool {
+        let durable = matches!(
+            direction,
+            Direction::Write(Durability::Durable) | Direction::WriteAtomic(Durability::Durable)
+        );
+        durable && (self.mode.effective != Mode::Direct || !self.durable_writes.load(Ordering::Relaxed))
     }
 
     /// Finds what is wrong with a request before the system sees it; gives its length.
@@ -173,10 +191,20 @@ impl RealFile {
     /// The memory of `slices` must be as [`crate::Queue::submit`] asks.
     pub(crate) unsafe fn run(&self, transfer: &mut Transfer, slices: &[IoSlice]) -> Result<()> {
         let mut pieces = Vec::new();
+        let mut turn = None;
+        if self.is_alone(transfer.direction()) {
+            turn = Some(self.syncing.lock());
+            self.check_writable("write")?;
+        }
         loop {
             let answer = match transfer.step() {
                 Step::Done => return Ok(()),
-                Step::Sync => self.file.sync_data().map(|()| 0),
+                Step::Sync => {
+                    // The system knows no durable writes, as has just turned out.
+                    turn.get_or_insert_with(|| self.syncing.lock());
+                    self.check_writable("sync")?;
+                    self.file.sync_data().map(|()| 0)
+                }
                 Step::Transfer(flags) => {
                     let (write, at) = (transfer.is_write(), transfer.position());
                     match slices {
@@ -193,6 +221,9 @@ impl RealFile {
                 }
             };
             transfer.advance(self, answer)?;
+            if transfer.take_early() {
+                wait_for_memory(self);
+            }
         }
     }
 
@@ -221,26 +252,56 @@ impl RealFile {
             return Ok(());
         }
         let mut transfer = Transfer::new(self, direction, offset, slice.len);
-        let submitted = clock::now();
-        let depth = self.shared.admission.enter(class);
         // SAFETY: the slice was made from a reference that the public caller holds during the whole call, exclusive
         // for reads; for writes the memory is only read.
-        let result = unsafe { self.run(&mut transfer, &[slice]) };
+        unsafe { self.admit(class, &mut transfer, &[slice]) }
+    }
+
+    /// Runs a whole checked transfer in the calling thread when it may go to the device, and counts it.
+    ///
+    /// # Safety
+    /// As for [`RealFile::run`].
+    unsafe fn admit(&self, class: Class, transfer: &mut Transfer, slices: &[IoSlice]) -> Result<()> {
+        let submitted = clock::now();
+        let depth = self.shared.admission.enter(class);
+        // SAFETY: promised by the caller.
+        let result = unsafe { self.run(transfer, slices) };
         self.shared.admission.leave(class);
-        let done = Settled { class, direction, bytes: slice.len, submitted, dispatched: submitted, depth };
+        let (direction, bytes) = (transfer.direction(), transfer.total());
+        let done = Settled { class, direction, bytes, submitted, dispatched: submitted, depth };
         self.settle(&done, clock::now(), result.is_ok());
         result
     }
 
+    /// Has `call` make what was written durable, in its turn: invariant 3.
+    fn sync_by(&self, class: Class, call: impl FnOnce() -> io::Result<()>) -> Result<()> {
+        let _turn = self.syncing.lock();
+        self.check_writable("sync")?;
+        let start = clock::now();
+        let result = call();
+        if result.is_err() {
+            self.poison();
+        }
+        self.shared.stats.record(class, Operation::Sync, 0, clock::now() - start, result.is_ok());
+        result.map_err(|e| Error::from_os("sync", &self.path, "", e))?;
+        // A write may have failed meanwhile.
+        self.check_writable("sync")
+    }
+
+    /// Writes zeros where the file ends. A failure is not one of the file, which the caller makes as long as it was.
     fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
-        let zeros = AlignedBuffer::zeroed(1 << 20);
+        let mut zeros = AlignedBuffer::zeroed(1 << 20);
+        let direction = Direction::Write(Durability::Cached);
         let mut at = offset.next_multiple_of(self.alignment as u64);
         let end = offset + len;
         while at < end {
             let piece = (end - at).min(zeros.len() as u64);
             // Direct writes are whole blocks; what this adds behind the end is cut off again below.
             let piece = piece.next_multiple_of(self.alignment as u64);
-            self.write_at(Class::Maintenance, at, &zeros[..piece as usize], Durability::Cached)?;
+            let slice = IoSlice { address: zeros.as_mut_ptr(), len: piece as usize };
+            let mut transfer = Transfer::beyond(self, direction, at, slice.len);
+            // SAFETY: the buffer is this function's own, has room for the slice, and outlives the call.
+            unsafe { self.admit(Class::Maintenance, &mut transfer, &[slice]) }?;
             at += piece;
         }
         self.file.set_len(end).map_err(|e| Error::from_os("allocate", &self.path, "", e))
@@ -283,21 +344,9 @@ impl File for RealFile {
     }
 
     fn sync(&self, class: Class) -> Result<()> {
-        self.check_writable("sync")?;
-        let start = clock::now();
-        let result = loop {
-            match self.file.sync_data() {
-                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                other => break other,
-            }
-        };
-        if result.is_err() {
-            self.poison();
-        }
-        let now = clock::now();
-        self.shared.stats.record(class, Operation::Sync, 0, now - start, result.is_ok());
+        let result = self.sync_by(class, || self.file.sync_data());
         self.leave_cache();
-        result.map_err(|e| Error::from_os("sync", &self.path, "", e))
+        result
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
@@ -369,5 +418,85 @@ impl File for RealFile {
 impl Drop for RealFile {
     fn drop(&mut self) {
         self.leave_cache();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, ModeRequest, RealDisk};
+    use gannet_base::thread;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    fn file(folder: &Path, mode: Mode) -> Arc<dyn File> {
+        let options = OpenOptions::create_new().mode(ModeRequest::Only(mode));
+        RealDisk::default().open(&folder.join("file"), &options).unwrap()
+    }
+
+    fn real(file: &Arc<dyn File>) -> &RealFile {
+        file.as_any().downcast_ref().unwrap()
+    }
+
+    #[test]
+    fn a_sync_beside_one_that_takes_the_error_does_not_succeed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = file(folder.path(), Mode::Buffered);
+        let (failed, calls) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
+        let syncs: Vec<_> = (0..3)
+            .map(|_| {
+                let (file, failed, calls) = (Arc::clone(&file), Arc::clone(&failed), Arc::clone(&calls));
+                thread::spawn("sync", move || {
+                    real(&file).sync_by(Class::Commit, || {
+                        calls.fetch_add(1, Ordering::SeqCst);
+                        // The first to ask is told, and comes to say so only when the others have asked.
+                        let told = failed.swap(false, Ordering::SeqCst);
+                        clock::sleep(Duration::from_millis(if told { 100 } else { 20 }));
+                        if told { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+                    })
+                })
+            })
+            .collect();
+        let kinds: Vec<_> = syncs.into_iter().map(|sync| sync.join().unwrap().unwrap_err().kind()).collect();
+        assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Device).count(), 1, "{kinds:?}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "what comes behind a failure is not asked for");
+    }
+
+    #[test]
+    fn zeros_that_found_no_room_poison_nothing() {
+        if !cfg!(target_os = "linux") {
+            return;
+        }
+        let full = RealDisk::default().open(Path::new("/dev/full"), &OpenOptions::read_write()).unwrap();
+        let error = real(&full).write_zeros(0, 1 << 16).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(!full.is_poisoned(), "room may come, and who asks for it again is to be told of room");
+    }
+
+    #[test]
+    fn a_durable_write_through_the_cache_waits_for_a_sync_and_fails_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = file(folder.path(), Mode::Buffered);
+        let begun = Arc::new(AtomicBool::new(false));
+        let sync = {
+            let (file, begun) = (Arc::clone(&file), Arc::clone(&begun));
+            thread::spawn("sync", move || {
+                real(&file).sync_by(Class::Commit, || {
+                    begun.store(true, Ordering::SeqCst);
+                    clock::sleep(Duration::from_millis(100));
+                    Err(io::Error::from_raw_os_error(libc::EIO))
+                })
+            })
+        };
+        while !begun.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        let mut buffer = AlignedBuffer::zeroed(4096);
+        let error = file.write_at(Class::Commit, 0, &buffer, Durability::Durable).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Poisoned);
+        assert_eq!(sync.join().unwrap().unwrap_err().kind(), ErrorKind::Device);
+        assert_eq!(file.len().unwrap(), 0, "it never reached the system");
+        // What was written before can be read as ever, if there is any.
+        assert_eq!(file.read_at(Class::Commit, 0, &mut buffer).unwrap_err().kind(), ErrorKind::ShortRead);
     }
 }

@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "runs requests on memory that their submitters vouch for")]
 
 use crate::admission::{Scheduler, Shared};
-use crate::real::job::{Job, file_of};
+use crate::real::job::Job;
 use crate::reaping::Reaping;
 use crate::{Completion, Queue, Request};
 use gannet_base::clock;
@@ -87,14 +87,12 @@ impl Core {
             drop(pool);
             job.dispatch(depth, clock::now());
             let class = job.request.class;
-            let Job { request, transfer, .. } = &mut job;
-            let file = file_of(request).expect("checked when the job was made");
+            let uncount = || {
+                self.pool.lock().scheduler.finished(class);
+                self.outstanding.fetch_sub(1, Ordering::Release)
+            };
             // SAFETY: the submitter promised that the memory is valid and left alone until the completion.
-            let result = unsafe { file.run(transfer, &request.slices) };
-            self.pool.lock().scheduler.finished(class);
-            // Not counted any more when its owner hears of it.
-            self.outstanding.fetch_sub(1, Ordering::Release);
-            job.end(result, clock::now());
+            unsafe { job.run_here(uncount) };
             self.reaping.announce();
             pool = self.pool.lock();
         }

@@ -33,6 +33,17 @@ pub(crate) struct Transfer {
     step: Step,
     /// How often the system had no memory for it.
     refused: u32,
+    /// It just had none: the next step is worth a try after a while.
+    is_early: bool,
+    /// Whether a failure poisons the file.
+    poisons: bool,
+}
+
+/// Waits before a transfer on `file` is tried again that the system had no memory for. Nothing is wrong with the device: what leaves
+/// the cache makes room. Not to be called with a lock that others need.
+pub(crate) fn wait_for_memory(file: &RealFile) {
+    file.leave_cache();
+    clock::sleep(NO_MEMORY_WAIT);
 }
 
 impl Transfer {
@@ -45,12 +56,29 @@ impl Transfer {
             done: 0,
             step: Step::Transfer(file.flags(direction)),
             refused: 0,
+            is_early: false,
+            poisons: direction != Direction::Read,
         }
+    }
+
+    /// The same, to a place behind the file's end, which is cut off again where it fails: that says nothing of what was there.
+    pub(crate) fn beyond(file: &RealFile, direction: Direction, offset: u64, total: usize) -> Self {
+        Transfer { poisons: false, ..Self::new(file, direction, offset, total) }
+    }
+
+    /// Whether to [`wait_for_memory`] before the next step; asked once.
+    pub(crate) fn take_early(&mut self) -> bool {
+        std::mem::take(&mut self.is_early)
     }
 
     /// Whether memory goes to the device.
     pub(crate) fn is_write(&self) -> bool {
         self.direction != Direction::Read
+    }
+
+    /// Which way, and how durable.
+    pub(crate) fn direction(&self) -> Direction {
+        self.direction
     }
 
     /// What to ask for next.
@@ -88,10 +116,10 @@ impl Transfer {
         }
     }
 
-    /// Takes the answer of the system to the last step; a failed write or sync poisons the file.
+    /// Takes the answer of the system to the last step; a failed write or sync poisons the file, but for [`Transfer::beyond`].
     pub(crate) fn advance(&mut self, file: &RealFile, answer: io::Result<usize>) -> Result<Step> {
         let next = self.judge(file, answer);
-        if next.is_err() && self.is_write() {
+        if next.is_err() && self.poisons {
             file.poison();
         }
         self.step = next?;
@@ -113,13 +141,12 @@ impl Transfer {
                     file.no_durable_writes();
                     Ok(Step::Transfer(flags & !sys::RWF_DSYNC))
                 }
-                // Nothing was moved, and nothing is wrong with the device: what leaves the cache makes room.
+                // Nothing was moved.
                 Some(libc::ENOMEM | libc::EFAULT)
                     if self.step != Step::Sync && self.refused < NO_MEMORY_TRIES =>
                 {
                     self.refused += 1;
-                    file.leave_cache();
-                    clock::sleep(NO_MEMORY_WAIT);
+                    self.is_early = true;
                     Ok(self.step)
                 }
                 Some(libc::ENOMEM | libc::EFAULT) => {
@@ -198,6 +225,7 @@ mod tests {
         let mut transfer = Transfer::new(file, Direction::Write(Durability::Cached), 0, 4096);
         let first = transfer.step();
         assert_eq!(transfer.advance(file, no_memory()).unwrap(), first);
+        assert!(transfer.take_early() && !transfer.take_early(), "after a while, once");
         assert_eq!(transfer.advance(file, Ok(4096)).unwrap(), Step::Done);
 
         let mut transfer =

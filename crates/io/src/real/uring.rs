@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. The submission ring is touched under `inner` only, and is empty whenever `inner` is free: a batch is pushed and
-//!    entered as one. `inner` is never held while waiting for completions.
+//!    entered as one. `inner` is never held while waiting for completions, or for memory that the system lacks.
 //! 2. The completion ring is touched by the reaper only (see [`crate::reaping`]).
 //! 3. `slots[i]` is occupied exactly while the kernel may still answer for it; the address lists the kernel reads
-//!    (`pieces[i]`) do not change meanwhile.
+//!    (`pieces[i]`) do not change meanwhile. It is in `free` when no job has it: one that waits for memory keeps it.
 //! 4. At most `Scheduler::slots(depth)` requests are at the device, which both rings have room for.
 //!
 //! The ring is set up without `SINGLE_ISSUER`, `DEFER_TASKRUN` and `COOP_TASKRUN`: with any of them a completion may have
@@ -15,7 +15,7 @@
 use crate::admission::{Scheduler, Shared};
 use crate::real::job::Job;
 use crate::real::sys::TRANSFER_MAX;
-use crate::real::transfer::Step;
+use crate::real::transfer::{Step, wait_for_memory};
 use crate::reaping::Reaping;
 use crate::{Completion, Queue, Request, Result};
 use gannet_base::clock::{self, Instant};
@@ -54,6 +54,8 @@ struct Inner {
 struct Harvest {
     answers: Vec<(u64, i32)>,
     ended: Vec<(Job, Result<()>)>,
+    /// Jobs, with their slots, that the system had no memory for: they go there again after a while.
+    early: Vec<(u64, Job)>,
 }
 
 pub(super) struct UringQueue {
@@ -213,6 +215,19 @@ impl UringQueue {
             self.outstanding.fetch_sub(1, Ordering::Release);
             job.end(result, now);
         }
+        self.try_again(harvest);
+    }
+
+    /// Sends what the system had no memory for, after a while.
+    fn try_again(&self, harvest: &mut Harvest) {
+        let Some((_, first)) = harvest.early.first() else { return };
+        wait_for_memory(first.file());
+        let inner = &mut *self.inner.lock();
+        for (slot, job) in harvest.early.drain(..) {
+            inner.slots[slot as usize] = Some(job);
+            self.push_step(inner, slot as u32);
+        }
+        self.flush();
     }
 
     /// Sorts answers into jobs that have ended and jobs that go on, and sends what may go now.
@@ -230,6 +245,10 @@ impl UringQueue {
             let file = crate::real::job::file_of(&job.request).expect("checked when the job was made");
             let result = match job.transfer.advance(file, answer) {
                 Ok(Step::Done) => Ok(()),
+                Ok(_) if job.transfer.take_early() => {
+                    harvest.early.push((slot, job));
+                    continue;
+                }
                 Ok(_) => {
                     *place = Some(job);
                     self.push_step(inner, slot as u32);
@@ -250,23 +269,29 @@ impl Queue for UringQueue {
     unsafe fn submit(&self, requests: Vec<Request>, completion: &Arc<dyn Completion>) {
         let now = clock::now();
         self.outstanding.fetch_add(requests.len(), Ordering::Relaxed);
-        let mut refused = Vec::new();
+        let (mut refused, mut alone) = (Vec::new(), Vec::new());
         {
             let inner = &mut *self.inner.lock();
             for request in requests {
                 match Job::new(request, completion, now) {
+                    Ok(job) if job.file().is_alone(job.request.direction) => alone.push(job),
                     Ok(job) => inner.scheduler.push(job.request.class, job),
                     Err(end) => refused.push(end),
                 }
             }
             self.pump(inner, now);
         }
-        if refused.is_empty() {
+        if refused.is_empty() && alone.is_empty() {
             return;
         }
         for (token, result) in refused {
             self.outstanding.fetch_sub(1, Ordering::Release);
             completion.complete(token, result);
+        }
+        // Nothing in the ring can wait for its turn.
+        for job in alone {
+            // SAFETY: promised by the caller until the completion, which comes from here.
+            unsafe { job.run_here(|| self.outstanding.fetch_sub(1, Ordering::Release)) };
         }
         if self.reaping.announce() {
             let mut inner = self.inner.lock();
@@ -302,5 +327,63 @@ impl Drop for UringQueue {
 impl fmt::Debug for UringQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UringQueue({} in flight)", self.in_flight())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AlignedBuffer, Class, Direction, Disk, Durability, IoSlice, OpenOptions, RealDisk};
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Completion for Count {
+        fn complete(&self, _token: u64, result: Result<()>) {
+            result.unwrap();
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_behind_requests_that_the_system_had_no_memory_for() {
+        if probe().is_err() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let options = OpenOptions { create: true, ..OpenOptions::read_write() };
+        let file = RealDisk::default().open(&folder.path().join("file"), &options).unwrap();
+        let queue = UringQueue::new(4, &Arc::new(Shared::new(4))).unwrap();
+        let count = Arc::new(Count::default());
+        let completion: Arc<dyn Completion> = count.clone();
+        let mut buffers = [AlignedBuffer::zeroed(4096), AlignedBuffer::zeroed(4096)];
+        let now = clock::now();
+        let mut harvest = Harvest::default();
+        for (token, buffer) in (0..).zip(&mut buffers) {
+            let request = Request {
+                file: Arc::clone(&file),
+                direction: Direction::Write(Durability::Cached),
+                class: Class::Foreground,
+                offset: token * 4096,
+                slices: vec![IoSlice { address: buffer.as_mut_ptr(), len: buffer.len() }],
+                token,
+            };
+            let inner = &mut *queue.inner.lock();
+            let job = Job::new(request, &completion, now).unwrap_or_else(|_| panic!("it is refused"));
+            inner.scheduler.push(Class::Foreground, job);
+            let (job, _) = inner.scheduler.next().expect("there is room for it");
+            let slot = inner.free.pop().unwrap();
+            inner.slots[slot as usize] = Some(job);
+            harvest.answers.push((u64::from(slot), -libc::EFAULT));
+            queue.outstanding.fetch_add(1, Ordering::SeqCst);
+        }
+        queue.digest(&mut harvest, now);
+        assert_eq!(harvest.early.len(), 2);
+        assert!(now.elapsed() < Duration::from_millis(90), "somebody has slept, with the lock");
+        queue.try_again(&mut harvest);
+        assert!(now.elapsed() < Duration::from_millis(190), "they wait together");
+        queue.wait_until(&mut || count.0.load(Ordering::SeqCst) == 2);
+        assert_eq!(file.len().unwrap(), 8192);
     }
 }

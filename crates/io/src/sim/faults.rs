@@ -63,6 +63,9 @@ pub struct Faults {
     pub misdirected_write: Chance,
     /// [`Fault::LostWrite`].
     pub lost_write: Chance,
+    /// A failed sync is told of once, as Linux does: those of the same handle that are on their way then succeed, and have made
+    /// nothing durable. [`crate::File`] promises otherwise; this is for callers who do not rest on it alone.
+    pub sync_error_told_once: bool,
     /// Only operations on paths that end with this text are struck and counted.
     pub only: Option<String>,
     /// A read that would show what a lie has left in a file whose path ends with this text cuts the power instead: for a caller
@@ -99,6 +102,10 @@ impl Plan {
     pub(super) fn ends_at_lie(&self, path: &Path) -> bool {
         let only = self.faults.power_off_at_lie.as_ref();
         only.is_some_and(|only| path.to_string_lossy().ends_with(only.as_str()))
+    }
+
+    pub(super) fn tells_once(&self) -> bool {
+        self.faults.sync_error_told_once
     }
 
     /// Counts an operation that `fault` can strike and says whether it does.

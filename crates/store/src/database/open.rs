@@ -19,7 +19,7 @@ use crate::page;
 use crate::pool::{BACKGROUND_QUEUES, Pool, Redo, Volume};
 use crate::recovery::PageRedo;
 use crate::restart::Restart;
-use crate::ring;
+use crate::ring::{self, Healed};
 use crate::shared::{Attachment, CATALOG, FIRST_USER_TREE, STATUS, Shared, Streams, UNDO_DIRECTORY};
 use crate::space::{self, Space};
 use crate::sweep::limit::Holders;
@@ -183,12 +183,11 @@ impl Database {
         // From here on it is written to.
         new_folder.is_new = false;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
-        let mut healed = 0;
+        let mut healed = Healed::default();
         if let Some(file_of_ring) = &ring {
             if crashed {
                 let queue = disk.queue(QUEUE_DEPTH)?;
-                healed = ring::heal(&**file_of_ring, &file, &*queue, meta.page_size, meta.database_id)?.len()
-                    as u64;
+                healed = ring::heal(&**file_of_ring, &file, &*queue, meta.page_size, meta.database_id)?;
             }
             ring::reset(&**file_of_ring, meta.page_size)?;
         }
@@ -214,7 +213,12 @@ impl Database {
                 (log, unarchived)
             }
         };
-        let report = RestartReport { crashed, healed_pages: healed, ..RestartReport::default() };
+        let report = RestartReport {
+            crashed,
+            healed_pages: healed.pages.len() as u64,
+            damaged_pages: healed.unreadable,
+            ..RestartReport::default()
+        };
         let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived };
         Self::assemble(engine, path, options, opened, false)
     }
@@ -294,7 +298,7 @@ impl Database {
         let redo = page_redo(&log, table, engine, !options.salvage)?;
         volume.set_redo(redo.clone().map(|redo| redo as _));
         let capacity = file.len()? / meta.page_size as u64;
-        let groups = count_groups(&*file, &meta, redo.as_deref(), capacity)?;
+        let (groups, unreadable) = count_groups(&*file, &meta, redo.as_deref(), capacity);
         let log_options = log_options(engine, &meta, options);
         let core = Arc::new(Core::new(
             Arc::clone(&pool),
@@ -306,6 +310,9 @@ impl Database {
             wal_limit(meta.segment_size, options),
         ));
         core.space.set_cut_at(meta.cut_at);
+        if let Some(error) = unreadable {
+            core.set_read_only(format!("what may be a space map cannot be read: {error}"));
+        }
         if meta.archived {
             core.whole_log.require();
         }
@@ -329,6 +336,8 @@ impl Database {
             _lock: lock,
             _log_room: log_room.charged(),
         };
+        // From here on that takes the volume out of the pool. Twice would be once too often: the slot may be another database's.
+        std::mem::forget(guard);
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
         let hot_pages = HotPages::new(disk, in_folder(HOT)?, options.mode);
         let holders = Holders::new(options.snapshot_limit);
@@ -355,7 +364,6 @@ impl Database {
             started: false,
             closed: false,
         };
-        std::mem::forget(guard);
         database.start(redo, &aftermath, begun, report)?;
         database.start_archive(unarchived)?;
         Ok(database)
@@ -396,7 +404,7 @@ impl Database {
         };
         // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
         match core.space.learn(core, groups - 1) {
-            Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+            Err(error @ (Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))) => {
                 core.set_read_only(format!("a space map is damaged: {error}"));
                 Ok(())
             }
@@ -520,7 +528,7 @@ fn find_log(
         // The segment that redo begins in has been entered, unless redo begins where the one before it ends.
         let needed = meta.redo_from.0.div_ceil(options.segment_size).saturating_sub(1);
         if newest.is_none_or(|(number, _)| number < needed) {
-            if meta.is_lone(file)? {
+            if meta.is_lone(file) {
                 return Err(Error::Damaged(format!(
                     "page {} of {path:?}, one of two copies of the header, is damaged; as the other one says, which \
                      may be the older, the file was not closed, and its log in {folder:?} is gone: put the folder \
@@ -577,7 +585,7 @@ fn explained(error: Error, files: &LogFiles, file: &dyn File, options: &LogOptio
     if files.newest_segment().is_ok_and(|newest| newest.is_some_and(|(n, _)| n < first)) {
         text = format!("{text}; {OTHER_NAME}");
     }
-    if meta.is_lone(file).unwrap_or(false) {
+    if meta.is_lone(file) {
         text += "; of the two copies of the file's header only this one is whole, and the other may have been the newer";
     } else if meta.clean {
         text += "; the file was closed and is complete as it is: move the log away to open it, or put back the copy of the \
@@ -626,7 +634,12 @@ fn begin_log(
 }
 
 /// Number of groups with a space map: those the header knows, and those that were added since.
-fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&PageRedo>, capacity: u64) -> Result<u64> {
+fn count_groups(
+    file: &dyn File,
+    meta: &Meta,
+    redo: Option<&PageRedo>,
+    capacity: u64,
+) -> (u64, Option<gannet_io::Error>) {
     let mut groups = meta.groups;
     let mut page = gannet_io::AlignedBuffer::zeroed(meta.page_size);
     loop {
@@ -636,12 +649,14 @@ fn count_groups(file: &dyn File, meta: &Meta, redo: Option<&PageRedo>, capacity:
             continue;
         }
         if id.0 >= capacity {
-            return Ok(groups);
+            return (groups, None);
         }
-        file.read_at(Class::Foreground, id.0 * meta.page_size as u64, &mut page)?;
+        if let Err(error) = file.read_at(Class::Foreground, id.0 * meta.page_size as u64, &mut page) {
+            return (groups, Some(error));
+        }
         // A damaged map is a map: taken for the end of the file, another would be written over what follows it.
         if page::verify(&page, id, meta.database_id) == page::Verdict::NeverWritten {
-            return Ok(groups);
+            return (groups, None);
         }
         groups += 1;
     }

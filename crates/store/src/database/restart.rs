@@ -137,7 +137,7 @@ impl Database {
                 }
             }
             // Nobody can tell what number a new tree gets, and that is all.
-            Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => {
+            Err(error @ (Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))) => {
                 self.shared.core.set_read_only(format!("the tree of states is damaged: {error}"));
             }
             Err(error) => return Err(error),

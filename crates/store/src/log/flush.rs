@@ -2,7 +2,7 @@
 //!
 //! Whoever waits for an LSN and finds a free slot writes everything appended so far, for everybody; the others sleep
 //! until the write that covers them is done. Up to `max_in_flight` writes are at the device at one time; beside others a write
-//! begins when it is long, or nobody may be kept waiting.
+//! begins when it is long, or nobody may be kept waiting. (Through the OS cache the file makes them one at a time.)
 //!
 //! # Why so
 //! Committers come in circles: each appends, waits, and appends again. A write begun at once takes along who happens to be
@@ -539,7 +539,7 @@ impl Inner {
     }
 
     fn write_block(&self, from: u64, bytes: &[u8]) -> Result<()> {
-        let file = self.segments.file(from / self.segments.size)?;
+        let file = self.segments.file_to_write(from / self.segments.size)?;
         Ok(file.write_at(Class::Commit, from % self.segments.size, bytes, Durability::Durable)?)
     }
 

@@ -376,7 +376,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads a whole segment; false when its file is too short to be one.
     fn read_segment(&self, number: u64, bytes: &mut [u8]) -> Result<bool> {
-        let file = self.segments.file(number)?;
+        let file = self.segments.look_into(number)?;
         for (i, chunk) in bytes.chunks_mut(READ_CHUNK).enumerate() {
             match file.read_at(Class::Foreground, (i * READ_CHUNK) as u64, chunk) {
                 Err(error) if error.kind() == ErrorKind::ShortRead => return Ok(false),
@@ -417,7 +417,7 @@ fn read_batch(segments: &Arc<Segments>, numbers: &[u64], budget: &Budget) -> Res
     let read = move |segments: &Segments, number| -> Result<Ends> {
         let ends = read_ends(segments, number, &budget)?;
         if ends.header.is_some() {
-            segments.file(number)?.sync(Class::Foreground)?;
+            segments.look_into(number)?.sync(Class::Foreground)?;
         }
         Ok(ends)
     };
@@ -441,7 +441,7 @@ pub(crate) fn read_footer<C>(
     charge: impl FnOnce(u64) -> Result<C>,
 ) -> Result<(Option<(Footer, u32)>, Option<C>)> {
     let size = segments.size;
-    let file = segments.file(number)?;
+    let file = segments.look_into(number)?;
     let read_last = |len: u64| -> Result<AlignedBuffer> {
         let len = len.next_multiple_of(BLOCK).min(size);
         let mut bytes = AlignedBuffer::zeroed(len as usize);

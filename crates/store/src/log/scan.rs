@@ -2,10 +2,12 @@
 //!
 //! # Invariants
 //! 1. Only what is durable is read, and every record handed out verified, as in `reader`.
+//!    Of a filler that is longer than what is in memory the header alone is verified; it is not handed out, and nothing of its
+//!    body is kept, however long it is.
 //! 2. The device always has the next chunks to read while records of those before are looked at.
 
 use super::Inner;
-use super::record::{MIN_RECORD_LEN, RecordView};
+use super::record::{self, MIN_RECORD_LEN, RecordView};
 use super::segment::{BLOCK, Segments};
 use crate::page::get_u32;
 use crate::{Error, Result};
@@ -95,11 +97,14 @@ impl Ahead {
         Ok(bytes)
     }
 
-    /// The chunk that comes next.
+    /// The chunk that comes next; an error where nobody is to read one.
     fn take(&self) -> Result<AlignedBuffer> {
         let mut state = self.state.lock();
         let number = state.wanted;
         loop {
+            if number >= state.end {
+                return Err(Error::Damaged(format!("the log goes on behind lsn {}", number * self.chunk)));
+            }
             if let Some(bytes) = state.read.remove(&number) {
                 state.wanted = number + 1;
                 self.changed.notify_all();
@@ -124,9 +129,25 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
+    /// Whether the bytes up to there are in memory.
+    fn reaches(&self, end: u64) -> bool {
+        end <= self.start + self.bytes.len() as u64
+    }
+
+    /// Passes over everything below `end`, without keeping it.
+    fn skip(&mut self, end: u64) -> Result<()> {
+        while !self.reaches(end) {
+            self.start += self.bytes.len() as u64;
+            self.bytes.clear();
+            let chunk = self.ahead.take()?;
+            self.bytes.extend_from_slice(&chunk);
+        }
+        Ok(())
+    }
+
     /// The bytes `range`, none of which lies before those asked for last.
     fn get(&mut self, range: Range<u64>) -> Result<&[u8]> {
-        while range.end > self.start + self.bytes.len() as u64 {
+        while !self.reaches(range.end) {
             let unused = ((range.start - self.start) as usize).min(self.bytes.len());
             self.bytes.drain(..unused);
             self.start += unused as u64;
@@ -189,14 +210,23 @@ fn visit_all(
             continue;
         }
         let segment_end = at.next_multiple_of(size);
-        let head = window.get(at..at + MIN_RECORD_LEN as u64)?;
-        let len = u64::from(get_u32(head, 0));
-        let fits = len >= MIN_RECORD_LEN as u64 && at + len <= segment_end;
-        let record = if fits {
-            RecordView::parse(inner.segments.database_id, at, window.get(at..at + len)?)
-        } else {
-            None
-        };
+        // A record ends at `to`, and none goes beyond: there is nothing that could be read.
+        let (limit, database_id) = (segment_end.min(to), inner.segments.database_id);
+        let mut record = None;
+        if at + MIN_RECORD_LEN as u64 <= limit {
+            let head = window.get(at..at + MIN_RECORD_LEN as u64)?;
+            let len = u64::from(get_u32(head, 0));
+            let fits = len >= MIN_RECORD_LEN as u64 && at + len <= limit;
+            let is_filler = fits && record::filler_head(database_id, at, head).is_some();
+            if is_filler && !window.reaches(at + len) {
+                window.skip(at + len)?;
+                at += len;
+                continue;
+            }
+            if fits {
+                record = RecordView::parse(database_id, at, window.get(at..at + len)?);
+            }
+        }
         let Some(record) = record else {
             let path = inner.segments.path(at / size);
             return Err(Error::Damaged(format!(
@@ -210,4 +240,86 @@ fn visit_all(
         at = record.end();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GroupBuilder, Known, Log, LogFiles, LogOptions};
+    use super::*;
+    use gannet_base::PageId;
+    use gannet_base::memory::Budget;
+    use gannet_io::Disk;
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+
+    const SEGMENT: u64 = 256 << 10;
+    const CHUNK: u64 = 16 << 10;
+
+    /// A log of some records, of a life that ended, and of another one behind it: what was left of the segment is a filler.
+    fn twice_begun() -> Log {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let (folder, budget) = (Path::new("/l-wal"), Budget::new(16 << 20));
+        let options = LogOptions { segment_size: SEGMENT, ring_size: SEGMENT / 2, ..LogOptions::new(77) };
+        let append = |log: &Log| {
+            let mut group = GroupBuilder::new();
+            group.change(PageId(1), Lsn::ZERO, 3, false, |out| out.resize(out.len() + 100, 1));
+            let lsn = log.append(&group).unwrap();
+            log.flush_to(lsn).unwrap();
+        };
+        append(&Log::create(&disk, folder, &options, Lsn::ZERO, 1, &budget).unwrap());
+        let files = LogFiles::find(&disk, folder, &options, Lsn::ZERO).unwrap().unwrap();
+        let known = Known { incarnation: 1, ..Known::default() };
+        let (_, log) = Log::recover(&files, &options, &known, &budget).unwrap();
+        log.start_writing(2).unwrap();
+        append(&log);
+        log
+    }
+
+    /// All chunks of a log, read.
+    fn read(log: &Log) -> Ahead {
+        let end = log.end().0.div_ceil(CHUNK);
+        let state = State { next: end, wanted: 0, end, read: BTreeMap::new() };
+        let segments = Arc::clone(&log.inner.segments);
+        let ahead = Ahead { segments, chunk: CHUNK, state: Mutex::new(state), changed: Condvar::new() };
+        (0..end).for_each(|number| ahead.put(number, ahead.read(number)));
+        ahead
+    }
+
+    fn visit(log: &Log, window: &mut Window<'_>) -> Result<Vec<Lsn>> {
+        let mut seen = Vec::new();
+        visit_all(&log.inner, 0, log.end().0, window, &mut |record| {
+            seen.push(Lsn(record.end()));
+            Ok(true)
+        })?;
+        Ok(seen)
+    }
+
+    #[test]
+    fn a_filler_was_read_whole() {
+        let log = twice_begun();
+        assert!(log.end().0 > SEGMENT);
+        let ahead = read(&log);
+        let mut window = Window { ahead: &ahead, start: 0, bytes: Vec::new() };
+        let seen = visit(&log, &mut window).unwrap();
+        assert_eq!(seen.last(), Some(&log.end()), "{seen:?}");
+        let most = window.bytes.capacity() as u64;
+        assert!(most <= 4 * CHUNK, "{most} bytes of a segment were in memory at one time");
+    }
+
+    #[test]
+    fn a_record_that_is_said_to_go_on_behind_the_end_was_waited_for() {
+        let log = twice_begun();
+        for len in [log.end().0 - SEGMENT, SEGMENT - BLOCK] {
+            let ahead = read(&log);
+            let number = (SEGMENT + BLOCK) / CHUNK;
+            let at = ((SEGMENT + BLOCK) % CHUNK) as usize;
+            let mut state = ahead.state.lock();
+            let chunk = state.read.get_mut(&number).unwrap().as_mut().unwrap();
+            chunk[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
+            drop(state);
+            let mut window = Window { ahead: &ahead, start: 0, bytes: Vec::new() };
+            assert!(matches!(visit(&log, &mut window), Err(Error::Damaged(_))));
+            assert!(matches!(window.skip(2 * SEGMENT), Err(Error::Damaged(_))), "there is no such chunk");
+        }
+    }
 }

@@ -106,7 +106,7 @@ impl Inner {
 
     /// Writes `bytes`, padded with zeros to a block, from the block at `at` on.
     fn write_durable(&self, state: &mut State, at: u64, bytes: &[u8]) -> Result<()> {
-        let file = self.segments.file(at / self.segments.size)?;
+        let file = self.segments.file_to_write(at / self.segments.size)?;
         let buffer = state.flush.idle_buffer();
         for (i, chunk) in bytes.chunks(self.write_max as usize).enumerate() {
             let len = chunk.len().next_multiple_of(BLOCK as usize);

@@ -10,6 +10,8 @@
 //! 4. A segment is renamed to a higher number only, and sealed only when the one behind it is ready. So a header of a
 //!    higher number than its file's name, or of a segment that is needed and not in its place, or no file behind a
 //!    sealed segment, is damage.
+//! 5. However many segments there are, at most [`OPEN_MAX`] files stay open, and the one that the log writes to is always among
+//!    them. Who looks at many files one after the other opens and closes each.
 //!
 //! # A crash at any point
 //! A half-filled temporary file is overwritten by the next attempt. A rename that is not durable yet leaves an old
@@ -41,6 +43,8 @@ const READERS: usize = 16;
 const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;
+/// Files that stay open: far fewer than a process may have, however long the log is.
+const OPEN_MAX: usize = 64;
 
 /// Length of the writes that fill a new segment; so much memory is kept for them as long as the log is open, in bytes.
 pub(super) fn fill_chunk(segment_size: u64) -> u64 {
@@ -168,7 +172,7 @@ pub(crate) struct Segments {
     inventory: Mutex<Inventory>,
     /// Who waits for that so that a commit can go on.
     commits_waiting: AtomicUsize,
-    open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
+    open: Mutex<OpenFiles>,
     /// Segments from the one in use up to, not including, this one are ready.
     ready_end: AtomicU64,
     /// Segments below this one may be reused or removed.
@@ -203,6 +207,36 @@ struct Found {
     block: Option<Arc<AlignedBuffer>>,
 }
 
+/// Files that stay open, with when each was used last.
+#[derive(Debug, Default)]
+struct OpenFiles {
+    files: BTreeMap<u64, (Arc<dyn File>, u64)>,
+    uses: u64,
+    /// Number of the segment that the log writes to.
+    written: u64,
+}
+
+impl OpenFiles {
+    fn get(&mut self, number: u64) -> Option<Arc<dyn File>> {
+        self.uses += 1;
+        let (file, used) = self.files.get_mut(&number)?;
+        *used = self.uses;
+        Some(Arc::clone(file))
+    }
+
+    /// Keeps a file, in the place of the one that was used least lately if there are too many.
+    fn insert(&mut self, number: u64, file: Arc<dyn File>) {
+        while self.files.len() >= OPEN_MAX {
+            let spare = self.files.iter().filter(|&(&number, _)| number != self.written);
+            let Some(oldest) = spare.min_by_key(|(_, (_, used))| *used).map(|(&number, _)| number) else {
+                break;
+            };
+            self.files.remove(&oldest);
+        }
+        self.files.insert(number, (file, self.uses));
+    }
+}
+
 impl Segments {
     /// The files found in `folder`, which must be there. None of them is ready yet.
     pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path, options: &LogOptions) -> Result<Self> {
@@ -219,7 +253,7 @@ impl Segments {
             database_id: options.database_id,
             inventory: Mutex::new(inventory),
             commits_waiting: AtomicUsize::new(0),
-            open: Mutex::new(BTreeMap::new()),
+            open: Mutex::default(),
             ready_end: AtomicU64::new(0),
             keep: AtomicU64::new(0),
             width_max: usize::try_from(options.recycle_max / options.segment_size).unwrap_or(usize::MAX),
@@ -272,11 +306,21 @@ impl Segments {
         self.inventory.lock().numbers.iter().copied().collect()
     }
 
-    /// The open file of segment `number`.
+    /// The open file of segment `number`, to read from.
     pub(crate) fn file(&self, number: u64) -> Result<Arc<dyn File>> {
+        self.keep_open(&mut self.open.lock(), number)
+    }
+
+    /// The open file of segment `number`, which the log writes to from now on.
+    pub(crate) fn file_to_write(&self, number: u64) -> Result<Arc<dyn File>> {
         let mut open = self.open.lock();
-        if let Some(file) = open.get(&number) {
-            return Ok(Arc::clone(file));
+        open.written = number;
+        self.keep_open(&mut open, number)
+    }
+
+    fn keep_open(&self, open: &mut OpenFiles, number: u64) -> Result<Arc<dyn File>> {
+        if let Some(file) = open.get(number) {
+            return Ok(file);
         }
         let file = self.open_file(&self.path(number), false)?;
         open.insert(number, Arc::clone(&file));
@@ -284,8 +328,8 @@ impl Segments {
     }
 
     /// The file of segment `number`, not to stay open if it is not.
-    fn look_into(&self, number: u64) -> Result<Arc<dyn File>> {
-        let open = self.open.lock().get(&number).cloned();
+    pub(crate) fn look_into(&self, number: u64) -> Result<Arc<dyn File>> {
+        let open = self.open.lock().get(number);
         open.map_or_else(|| self.open_file(&self.path(number), false), Ok)
     }
 
@@ -350,7 +394,7 @@ impl Segments {
         let keep = number.saturating_sub(1);
         self.keep.fetch_max(keep, SeqCst);
         // However many files wait to be used again, none of them is open.
-        self.open.lock().retain(|&number, _| number >= keep);
+        self.open.lock().files.retain(|&number, _| number >= keep);
     }
 
     /// Segments below this one may be reused or removed.
@@ -390,7 +434,7 @@ impl Segments {
         }
         while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
             if self.look_into(oldest)?.len()? == self.size {
-                self.open.lock().remove(&oldest);
+                self.open.lock().files.remove(&oldest);
                 self.disk.rename(&self.path(oldest), &path)?;
                 numbers.remove(&oldest);
                 numbers.insert(number);
@@ -410,7 +454,7 @@ impl Segments {
     }
 
     fn forget(&self, numbers: &mut BTreeSet<u64>, number: u64) -> Result<()> {
-        self.open.lock().remove(&number);
+        self.open.lock().files.remove(&number);
         self.disk.remove(&self.path(number))?;
         numbers.remove(&number);
         Ok(())
@@ -420,7 +464,8 @@ impl Segments {
     /// Where a commit waits they are not, or no further ones: blocks that were given read as zeros all the same.
     fn fill(&self, path: &Path, class: Class) -> Result<()> {
         let file = self.open_file(path, true)?;
-        file.set_len(self.size)?;
+        // What an earlier attempt has left may have the length and not the blocks: where allocation writes zeros, it writes them behind the end.
+        file.set_len(0)?;
         file.allocate(0, self.size)?;
         for offset in (0..self.size).step_by(self.zeros.len()) {
             if self.commits_waiting.load(SeqCst) > 0 {
@@ -522,6 +567,27 @@ mod tests {
         assert!(matches!(decode(&block, 7, 5, 1 << 21), Err(Error::Format(_))));
         block[4000] ^= 1;
         assert_eq!(decode(&block, 7, 5, 1 << 20).unwrap(), None);
+    }
+
+    #[test]
+    fn every_segment_of_a_long_log_stayed_open() {
+        let disk = gannet_io::sim::SimDisk::new(1);
+        let open = |number: u64| {
+            let options = OpenOptions { create: true, ..OpenOptions::read_write() };
+            disk.open(&segment_path(Path::new("/"), number), &options).unwrap()
+        };
+        (0..1000).for_each(|number| drop(open(number)));
+        let options = LogOptions::new(7);
+        let segments = Segments::open(Arc::new(disk.clone()), Path::new("/"), &options).unwrap();
+        let written = segments.file_to_write(5).unwrap();
+        for number in 0..1000 {
+            segments.file(number).unwrap();
+            segments.file(3).unwrap();
+        }
+        let kept = &segments.open.lock().files;
+        assert_eq!(kept.len(), OPEN_MAX);
+        assert!(kept.contains_key(&3) && kept.contains_key(&999) && !kept.contains_key(&500));
+        assert!(Arc::ptr_eq(&kept[&5].0, &written), "what is written to stays open");
     }
 
     #[test]

@@ -175,7 +175,8 @@ impl Volumes {
     }
 
     pub(super) fn detach(&self, volume: &Volume) {
-        self.slots.lock()[usize::from(volume.slot)] = None;
+        let gone = self.slots.lock()[usize::from(volume.slot)].take();
+        assert!(gone.is_some_and(|gone| std::ptr::eq(&*gone, volume)), "a volume leaves its own slot, once");
     }
 
     fn writers(&self) -> Vec<Arc<dyn CleanFrames>> {

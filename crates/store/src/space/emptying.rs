@@ -172,8 +172,9 @@ impl Space {
         state.high_water = end * EXTENT_PAGES;
         let inside = state.free_extents - state.described_unused();
         let needed = state.pages_for(state.reserved_extents().saturating_sub(inside));
-        state.capacity = state.capacity.min(needed.next_multiple_of(EXTENT_PAGES));
-        Ok(state.capacity)
+        let capacity = state.capacity.min(needed.next_multiple_of(EXTENT_PAGES));
+        self.set_capacity(state, capacity);
+        Ok(capacity)
     }
 
     /// Where the log was when pages that had been in use were last cut off. A page whose last change is not behind it, and that reads as zeros, was

@@ -1,6 +1,7 @@
 //! Planned faults.
 
 use super::*;
+use gannet_base::sim::Simulation;
 
 fn first() -> Chance {
     Chance::At(vec![1])
@@ -160,4 +161,26 @@ fn a_read_of_what_a_lie_has_left_is_noted_and_one_of_what_was_written_since_is_n
     assert!(image.was_untrue(Path::new(PATH)).unwrap(), "a crash does not make it true");
     image.set_faults(Faults { power_off_at_lie: Some("data".to_owned()), ..Faults::default() });
     assert!(file.read_at(Class::Foreground, 0, &mut filled(0, 2)).is_err() && image.is_crashed());
+}
+
+#[test]
+fn a_failed_sync_can_be_told_of_once_though_others_are_on_their_way() {
+    for told_once in [false, true] {
+        let failed = Simulation::new(3).run(move || {
+            let (disk, file) = settled(1, 2);
+            write(&file, 0, 2, 2, CACHED);
+            disk.set_faults(Faults {
+                sync_error: first(),
+                sync_error_told_once: told_once,
+                ..Faults::default()
+            });
+            let other = Arc::clone(&file);
+            let sync = gannet_base::thread::spawn("sync", move || other.sync(Class::Commit).is_err());
+            let failed = [file.sync(Class::Commit).is_err(), sync.join().unwrap()];
+            assert_eq!(kind(file.sync(Class::Commit)), ErrorKind::Poisoned);
+            failed.into_iter().filter(|failed| *failed).count()
+        });
+        let failed = failed.unwrap();
+        assert_eq!(failed, if told_once { 1 } else { 2 });
+    }
 }
