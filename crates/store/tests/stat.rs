@@ -347,7 +347,8 @@ fn an_instant_look_reads_few_pages_and_these_as_batches() {
     let read = thread_reads().since(before);
     // Leaves, nodes above them, and what each tree has; none of it one by one.
     assert!(read.batched_reads <= 600 && read.serial_reads <= 10, "{read:?}");
-    assert!(db.stats().page_misses - awaited <= 10);
+    // Others read a little meanwhile.
+    assert!(db.stats().page_misses - awaited <= 50);
     assert!(report.bytes_read <= (read.batched_reads + read.serial_reads) * PAGE as u64);
     assert!(contents(&report, "rows").rows.error > 0.0);
 }
