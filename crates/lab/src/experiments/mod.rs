@@ -66,7 +66,7 @@ pub trait Experiment: Sync {
 pub struct Needs {
     /// Bytes of the disk, where all databases and what is made of them are there at one time.
     pub disk: u64,
-    /// Bytes of memory: the largest limit that somebody is held to, and [`AROUND`].
+    /// Bytes of memory: the largest limit that somebody is held to, and what the system and the laboratory take beside it.
     pub memory: u64,
 }
 
