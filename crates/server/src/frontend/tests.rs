@@ -1,5 +1,6 @@
 use super::*;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 

@@ -338,7 +338,9 @@ impl Open {
         statement: &Parsed,
     ) -> Result<CommandTag> {
         let planner = state.settings().planner.clone();
-        for attempt in 1.. {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
             let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
             let transaction = self.store()?;
             let begun = transaction.borrow_mut().savepoint();
@@ -353,7 +355,7 @@ impl Open {
             };
             let done =
                 state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement));
-            if context.is_stale.get() && done.is_err() && attempt < DEFINED_ANEW {
+            if context.is_stale.get() && done.is_err() && attempts < DEFINED_ANEW {
                 transaction.borrow_mut().rollback_to(begun)?;
                 continue;
             }
@@ -364,7 +366,6 @@ impl Open {
             }
             return Ok(tag);
         }
-        unreachable!("the last attempt gives its outcome")
     }
 }
 

@@ -3,7 +3,7 @@
 //! # A crash at any point
 //! The new file is called `NAME.partial`, marked as one that is being created before anything else is in it, and gets its header when pages and log
 //! are durable. Then it is opened, which applies the log, and closed; and when that has shown that it is as it is to be, it gets its name. The next
-//! attempt removes what has another one's partial name. Nothing else that is a database, or was ever one, is written to.
+//! attempt removes what it finds under the partial name. Nothing else that is a database, or was ever one, is written to.
 //!
 //! # How
 //! Of backups in folders the newest is read first, and a page that it has is not written again from an older one. A stream is read as it

@@ -144,15 +144,21 @@ impl Among<'_> {
         // The backup is complete, whatever becomes of older ones.
         let (removed, complaint) = match keep.map(|keep| self.retain(&manifest, keep as usize, watch)) {
             None => (Vec::new(), None),
-            Some(Ok(removed)) => (removed, None),
+            Some(Ok(done)) => done,
             Some(Err(error)) => (Vec::new(), Some(format!("older backups could not be removed: {error}"))),
         };
         let backup = BackupFile { folder: folder.clone(), name, manifest };
         Ok(Taken { backup, statistics, removed, removed_parts: 0, complaint })
     }
 
-    /// Removes the oldest chains of the database, so that `keep` full backups are left, and what was broken off. Gives their names.
-    fn retain(self, latest: &Manifest, keep: usize, watch: &mut Watch<'_>) -> Result<Vec<String>> {
+    /// Removes the oldest chains of the database, so that `keep` full backups are left, and what was broken off. Gives their names, and what
+    /// there is to complain of.
+    fn retain(
+        self,
+        latest: &Manifest,
+        keep: usize,
+        watch: &mut Watch<'_>,
+    ) -> Result<(Vec<String>, Option<String>)> {
         let Among { folder, lineage, .. } = self;
         let disk = &*folder.disk;
         watch.job().phase("removes older backups", Unit::Bytes, 0);
@@ -218,14 +224,15 @@ impl Among<'_> {
         disk.sync_dir(&folder.path)?;
         let unknown =
             |one: &&BackupFile| lineage.is_same_database(&one.manifest) && !lineage.is_past(&one.manifest);
-        match all.iter().find(unknown) {
-            Some(one) if lineage.forgets() => Err(Error::Backup(format!(
-                "{} is of another copy of this database, or from before the last {LIVES_MAX} times that it was opened, farther than is known: \
+        let forgotten = all.iter().find(unknown).filter(|_| lineage.forgets());
+        let complaint = forgotten.map(|one| {
+            format!(
+                "{} stays: it is of another copy of this database, or from before the last {LIVES_MAX} times that it was opened, farther than is known: \
                  remove it, or move it away, if it is not wanted any more",
                 one.path()
-            ))),
-            _ => Ok(removed),
-        }
+            )
+        });
+        Ok((removed, complaint))
     }
 }
 
@@ -245,7 +252,7 @@ impl Database {
         })?;
         if let (None, Some(_), Some(archive)) = (&taken.complaint, plan.keep, &plan.archive) {
             match self.prune_archive(&plan.folder, archive, watch) {
-                Ok(parts) => taken.removed_parts = parts,
+                Ok((parts, complaint)) => (taken.removed_parts, taken.complaint) = (parts, complaint),
                 Err(error) => {
                     taken.complaint = Some(format!("archived log could not be removed: {error}"));
                 }
@@ -264,8 +271,13 @@ impl Database {
     }
 
     /// Removes log from an archive that no backup of the database in the folder needs. Those of another copy of it count, as one may be of this
-    /// copy that was taken too long ago to know; where it is one of them that needs the oldest log, the error says so.
-    fn prune_archive(&self, folder: &BackupPlace, archive: &Path, watch: &mut Watch<'_>) -> Result<u64> {
+    /// copy that was taken too long ago to know; where it is one of them that needs the oldest log, that is to complain of.
+    fn prune_archive(
+        &self,
+        folder: &BackupPlace,
+        archive: &Path,
+        watch: &mut Watch<'_>,
+    ) -> Result<(u64, Option<String>)> {
         let mut unread = None;
         let all = BackupFile::all(folder, &mut |error| unread = Some(error))?;
         // What one needs that cannot be read is not known.
@@ -275,19 +287,19 @@ impl Database {
         let lineage = self.lineage_of(0);
         // They stand in the log's order.
         let mut same = all.iter().filter(|one| lineage.is_same_database(&one.manifest));
-        let Some(oldest) = same.next() else { return Ok(0) };
+        let Some(oldest) = same.next() else { return Ok((0, None)) };
         watch.job().phase("removes archived log", Unit::Bytes, 0);
         let (mode, meta, mut before) = (self.io_mode_request(), self.meta(), || watch.look());
         let below = Lsn(oldest.manifest.begin.start_lsn);
         let removed = archive::prune(self.engine(), (archive, &meta), mode, below, &mut before)?;
-        match lineage.is_past(&oldest.manifest) {
-            true => Ok(removed),
-            false => Err(Error::Backup(format!(
-                "what lies behind lsn {below} stays for {}, which is of another copy of this database, or was taken too long ago to tell: remove \
-                 it, or move it away, if nothing is to be restored from there with this archive",
+        let complaint = (!lineage.is_past(&oldest.manifest)).then(|| {
+            format!(
+                "archived log from behind lsn {below} stays for {}, which is of another copy of this database, or was taken too long ago to tell: \
+                 remove it, or move it away, if nothing is to be restored from there with this archive",
                 oldest.path()
-            ))),
-        }
+            )
+        });
+        Ok((removed, complaint))
     }
 }
 
