@@ -27,9 +27,15 @@ fn add(folder: &Path, from: u64, to: u64) {
     ends(folder, &["sql", "shop.gnt", "-q", "-c", &script], 0);
 }
 
-/// The names of backups in their folder, sorted, which is as they were taken, but within one second.
+/// The names of the backups in `folder`'s own folder of them, as [`names_in`].
 fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder.join("backups")).unwrap();
+    names_in(&folder.join("backups"))
+}
+
+/// The names of backups in the folder `backups`, where locks stand as well: sorted, which is as they were taken, but
+/// within one second.
+fn names_in(backups: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(backups).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect();
     names.sort();
@@ -262,7 +268,7 @@ fn a_server_sends_backups_to_whoever_keeps_them() {
     std::fs::create_dir(folder.join("other")).unwrap();
     ends(folder, &["sql", "other.gnt", "--create", "-q", "-c", "select 1"], 0);
     ends(folder, &["backup", "other.gnt", "other"], 0);
-    let other = std::fs::read_dir(folder.join("other")).unwrap().next().unwrap().unwrap().path();
+    let other = folder.join("other").join(&names_in(&folder.join("other"))[0]);
     let other = other.to_str().unwrap();
     for (arguments, words) in [
         (&["backup", &address, "backups", "--since", other][..], "is of another database"),
