@@ -732,6 +732,43 @@ fn what_is_wrong_with_an_archive_is_found_and_named() {
 }
 
 #[test]
+fn a_verify_counts_what_it_reads_and_ends_when_it_is_cancelled() {
+    let disk = SimDisk::new(9);
+    let db = create(&disk);
+    backup(&db, "b", None);
+    put(&db, 0..2500);
+    await_archived(&db);
+    db.close().unwrap();
+    let bytes: u64 = parts(&disk).iter().map(|name| len(&disk, &Path::new(ARCHIVE).join(name))).sum();
+    let engine = engine(&disk);
+    let jobs = engine.jobs();
+    let job = jobs.begin(JobOrder::new(JobKind::Verify));
+    let report =
+        engine.verify_archive(Path::new(ARCHIVE), ModeRequest::Auto, &mut Watch::new(&job, &mut |_| Ok(())));
+    assert_eq!(report.unwrap().bytes, bytes);
+    // But for the frame that says that a part is complete, where the next one tells it.
+    let read = job.report().bytes_read;
+    assert!(read <= bytes && read + bytes / 20 >= bytes, "{read} of {bytes}");
+    // By whoever is told of it, and by somebody else.
+    let job = jobs.begin(JobOrder::new(JobKind::Verify));
+    let mut tell = |report: &JobReport| {
+        assert_eq!(report.phase, "verifies the archive");
+        assert!(jobs.cancel(job.report().id));
+        Ok(())
+    };
+    let ended =
+        engine.verify_archive(Path::new(ARCHIVE), ModeRequest::Auto, &mut Watch::new(&job, &mut tell));
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    assert!(job.report().bytes_read < bytes / 2, "{:?}", job.report());
+    // And of a backup.
+    let job = jobs.begin(JobOrder::new(JobKind::Verify));
+    assert!(jobs.cancel(job.report().id));
+    let ended =
+        engine.verify(files(&disk, &["b"]), ModeRequest::Auto, &mut Watch::new(&job, &mut |_| Ok(())));
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+}
+
+#[test]
 fn damage_within_the_newest_part_is_no_end_of_the_archive() {
     let disk = SimDisk::new(19);
     let db = create(&disk);

@@ -33,6 +33,8 @@ pub(super) struct PartReader {
     file: Arc<dyn File>,
     archive_id: u64,
     offset: u64,
+    /// What was read up to here was told.
+    told: u64,
     len: u64,
     number: u64,
     /// Where its log goes on.
@@ -62,6 +64,7 @@ impl PartReader {
             file,
             archive_id: folder.info.archive_id,
             offset: 0,
+            told: 0,
             len,
             number: 0,
             at: part.begin.first,
@@ -137,6 +140,11 @@ impl PartReader {
         Ok(found.map(|(end, from)| (end, self.len - from)))
     }
 
+    /// Bytes of the file that were read since this was asked last.
+    fn newly_read(&mut self) -> u64 {
+        self.offset - std::mem::replace(&mut self.told, self.offset)
+    }
+
     /// What comes next.
     pub(super) fn next(&mut self) -> Result<Piece<'_>> {
         let before = self.offset;
@@ -181,6 +189,9 @@ pub(super) trait Reader {
 
     /// Between two pieces: an error ends the reading.
     fn look(&mut self) -> Result<()>;
+
+    /// So many more bytes of a part's file were read.
+    fn count_read(&mut self, _bytes: u64) {}
 }
 
 /// Why reading came to an end.
@@ -379,7 +390,20 @@ fn read_part(
         Ok(reader) => reader,
         Err(error) => return Ok(End::Unreadable(error)),
     };
+    let end = read_pieces(&mut reader, (from, crc), bound, walk, to);
+    to.count_read(reader.newly_read());
+    end
+}
+
+fn read_pieces(
+    reader: &mut PartReader,
+    (from, crc): (u64, Option<u32>),
+    bound: u64,
+    walk: &mut Walk,
+    to: &mut dyn Reader,
+) -> Result<End> {
     while !walk.is_stopped() && walk.at() < bound {
+        to.count_read(reader.newly_read());
         to.look()?;
         let at = walk.at();
         let piece = match reader.next() {

@@ -201,6 +201,10 @@ impl Reader for Writer<'_, '_> {
         self.permit = Some(self.watch.job().permit()?);
         Ok(())
     }
+
+    fn count_read(&mut self, bytes: u64) {
+        self.watch.job().count_read(bytes);
+    }
 }
 
 impl Writer<'_, '_> {

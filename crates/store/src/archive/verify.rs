@@ -89,6 +89,10 @@ impl Reader for Verifier<'_, '_> {
         self.permit = Some(self.watch.job().permit()?);
         Ok(())
     }
+
+    fn count_read(&mut self, bytes: u64) {
+        self.watch.job().count_read(bytes);
+    }
 }
 
 /// Verifies the archive in a folder.
