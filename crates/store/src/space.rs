@@ -288,7 +288,7 @@ impl Space {
     pub(crate) fn add_first_group(&self) {
         let mut state = self.state.lock();
         state.add_group();
-        self.groups.store(1, Ordering::Relaxed);
+        self.groups.store(1, Ordering::Release);
         state.high_water = EXTENT_PAGES;
     }
 
@@ -307,9 +307,9 @@ impl Space {
         self.capacity.store(pages, Release);
     }
 
-    /// Number of formatted groups.
+    /// Number of formatted groups. Takes no lock: threads ask for each extent that may be stopped for long.
     pub(crate) fn groups(&self) -> u64 {
-        self.state.lock().groups.len() as u64
+        self.groups.load(Ordering::Acquire)
     }
 
     /// What is known of extents, by their owner, without reading a map.
@@ -742,7 +742,7 @@ impl<'c> Allocations<'c> {
         self.core.log.flush_to(lsn)?;
         self.state.high_water = (id.0 / EXTENT_PAGES + 1) * EXTENT_PAGES;
         self.state.add_group();
-        self.core.space.groups.store(self.state.groups.len() as u64, Ordering::Relaxed);
+        self.core.space.groups.store(self.state.groups.len() as u64, Ordering::Release);
         Ok(())
     }
 

@@ -493,3 +493,24 @@ fn a_long_round_waits_for_its_time_unless_there_is_too_much_of_it() {
     wait_until(|| by_itself().iter().any(|job| job.reason.contains("too much of the file to wait")));
     is_sound(&db);
 }
+
+#[test]
+fn the_latest_jobs_are_remembered_and_no_more() {
+    let db = create(&SimDisk::new(41));
+    let jobs = db.jobs();
+    let run = |automatic, about: &str| {
+        let job =
+            jobs.begin(JobOrder { automatic, about: about.to_owned(), ..JobOrder::new(JobKind::Sweep) });
+        job.end(Ok::<_, Error>(())).unwrap();
+    };
+    let most = 32;
+    (0..most).for_each(|_| run(false, "asked for"));
+    // One that the database began is one more.
+    run(true, "by itself");
+    (0..most / 2).for_each(|number| run(false, &number.to_string()));
+    run(true, "by itself, again");
+    let about: Vec<_> = jobs.reports().into_iter().map(|job| job.about).collect();
+    assert_eq!(about.len(), most);
+    assert!(!about.contains(&"by itself".to_owned()), "only the latest of those counts");
+    assert_eq!(about[most - 2..], ["15", "by itself, again"]);
+}

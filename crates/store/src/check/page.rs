@@ -51,7 +51,7 @@ impl Check {
             Some(PageKind::Node) => {
                 let recent = self.node(id, owner, &bytes, scratch);
                 if recent {
-                    self.versions(id, owner);
+                    self.versions(id, owner, NodeRef::new(&bytes));
                 }
             }
             Some(PageKind::Overflow) => self.sums.state(id, Fact::Piece(owner), scratch),
@@ -219,11 +219,12 @@ impl Check {
         None
     }
 
-    /// Follows the undo pointers of a leaf's entries as long as anybody may follow them. A snapshot that ends meanwhile lets
-    /// sweep free what only it might have asked for, so what is missing is looked for again with sweep held off: later, where one is under way, as
-    /// that may wait for the very permit with which we look.
-    fn versions(&self, id: PageId, tree: TreeId) {
-        if self.broken_histories(id, tree).is_empty() {
+    /// Follows the undo pointers of a leaf's entries as long as anybody may follow them. First of the entries as they were, as this thread may
+    /// be stopped for long, and nobody is to wait for the leaf then. What was missing may have been freed by sweep since, when a snapshot ended
+    /// or a writer was undone, so it is looked for again in the leaf itself, with sweep held off: later, where one is under way, as that may wait
+    /// for the very permit with which we look.
+    fn versions(&self, id: PageId, tree: TreeId, leaf: NodeRef<'_>) {
+        if self.broken_in(leaf, tree).is_empty() {
             return;
         }
         match self.shared.sweeping.try_take() {
@@ -252,20 +253,29 @@ impl Check {
 
     fn broken_histories(&self, id: PageId, tree: TreeId) -> Vec<(String, Stake)> {
         let core = &self.shared.core;
-        let mut broken = Vec::new();
-        let Ok(leaf) = core.pool.shared(&core.volume, id, Access::Normal) else { return broken };
+        let Ok(leaf) = core.pool.shared(&core.volume, id, Access::Normal) else { return Vec::new() };
         // A leaf that was merged away keeps its bytes, and nobody keeps their history. While it is latched, it stays in use.
         let in_use = matches!(self.owner(id), Ok(Some(owner)) if owner == tree);
         if !in_use || page::kind(&leaf) != Some(PageKind::Node) || page::tree(&leaf) != tree {
-            return broken;
+            return Vec::new();
         }
-        let node = NodeRef::new(&leaf);
-        for slot in 0..if node.level() == 0 { node.count() } else { 0 } {
-            let Some(entry) = Entry::decode(node.payload(slot)) else { continue };
+        self.broken_in(NodeRef::new(&leaf), tree)
+    }
+
+    /// What is missing of the versions of a leaf's entries.
+    fn broken_in(&self, leaf: NodeRef<'_>, tree: TreeId) -> Vec<(String, Stake)> {
+        let mut broken = Vec::new();
+        // Behind a version that everybody sees nobody looks. Asked once: it takes a lock that every snapshot takes.
+        let oldest = self.shared.registry.oldest_visible_csn();
+        for slot in 0..if leaf.level() == 0 { leaf.count() } else { 0 } {
+            let Some(entry) = Entry::decode(leaf.payload(slot)) else { continue };
+            if entry.writer < self.survey.horizon {
+                continue;
+            }
             let mut key = Vec::new();
-            node.copy_key(slot, &mut key);
+            leaf.copy_key(slot, &mut key);
             let mut is_current = true;
-            if let Err(what) = self.history(tree, &key, &entry, &mut is_current) {
+            if let Err(what) = self.history(tree, &key, &entry, oldest, &mut is_current) {
                 let what = format!("the entry of {}: {what}", Key(&key));
                 broken.push((what, if is_current { Stake::Row { key } } else { Stake::History }));
             }
@@ -273,16 +283,16 @@ impl Check {
         broken
     }
 
-    /// `is_current` is left true when all that was found are versions of transactions that have not committed.
+    /// Follows an entry's versions up to one that was committed by `oldest`; `is_current` is left true when all that was found are versions of
+    /// transactions that have not committed.
     fn history(
         &self,
         tree: TreeId,
         key: &[u8],
         entry: &Entry<'_>,
+        oldest: u64,
         is_current: &mut bool,
     ) -> std::result::Result<(), String> {
-        // Behind a version that everybody sees nobody looks.
-        let oldest = self.shared.registry.oldest_visible_csn();
         let (mut writer, mut at) = (entry.writer, entry.undo);
         while !writer.is_none() {
             match self.shared.fate(writer).map_err(|error| error.to_string())? {

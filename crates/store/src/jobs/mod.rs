@@ -527,10 +527,11 @@ impl Drop for Job {
         let routine = self.inner.order.automatic && report.state == JobState::Done;
         if routine {
             ended.retain(|(other, routine)| !(*routine && other.kind == report.kind));
-        } else if ended.len() == REMEMBERED {
-            ended.pop_front();
         }
         ended.push_back((report, routine));
+        while ended.len() > REMEMBERED {
+            ended.pop_front();
+        }
         self.jobs.pacer.leave();
     }
 }

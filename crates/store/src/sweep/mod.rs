@@ -82,9 +82,9 @@ impl Shared {
             }
             self.end_old_holders();
             self.note_figures();
-            if sweeps && rests_until.is_none_or(|until| clock::now() >= until) {
-                // Behind the log's limit it would pause for long, and with it all that this thread does.
-                let give_up = || self.is_stopping() || self.core.is_behind_limit();
+            // Behind the log's limit it would pause for long, and with it all that this thread does.
+            let give_up = || self.is_stopping() || self.core.is_behind_limit();
+            if sweeps && rests_until.is_none_or(|until| clock::now() >= until) && !give_up() {
                 let mut round = Round::new(self, By::Background(jobs), STREAM_IDLE, &give_up);
                 let swept = self.sweep(&mut round);
                 let swept = round.end(swept);

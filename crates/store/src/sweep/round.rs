@@ -255,9 +255,13 @@ impl<'r> Round<'r> {
 
     /// The round is over; where it had become a job, so is that.
     pub(super) fn end(&self, outcome: Result<()>) -> Result<()> {
-        match &self.own {
-            Some(job) => job.end(outcome),
-            None => outcome,
+        let Some(job) = &self.own else { return outcome };
+        if matches!(outcome, Err(Error::Cancelled)) && job.check().is_ok() {
+            // Nobody has cancelled it, and the next round goes on: no failure.
+            job.note("left off, as the log was behind wal_limit or the database closes");
+            let _: Result<()> = job.end(Ok(()));
+            return outcome;
         }
+        job.end(outcome)
     }
 }
