@@ -208,7 +208,7 @@ impl<'c> Mtr<'c> {
     }
 }
 
-/// Applies a change. Where optimistic readers may be at work, in an inner node, on a copy that is then published.
+/// Applies a change. Where optimistic readers may be at work, in an inner node or in what was one before, on a copy that is then published.
 fn apply_published(
     kind: u8,
     init: bool,
@@ -216,7 +216,7 @@ fn apply_published(
     page: &mut ExclusivePage<'_>,
 ) -> std::result::Result<(), String> {
     let is_inner = |page: &[u8]| page::kind(page) == Some(PageKind::Node) && NodeRef::new(page).is_inner();
-    if kind != NODE || !(init || is_inner(page)) {
+    if !init && (kind != NODE || !is_inner(page)) {
         return change::apply(kind, bytes, page);
     }
     let mut copy = page.to_vec();

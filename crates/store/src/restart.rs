@@ -203,7 +203,8 @@ impl Shared {
     /// Says why the database takes no changes from now on, unless something else has ended it.
     fn stop_writing(&self, what: &str, error: Error) {
         match error {
-            Error::Damaged(_) | Error::NeverWritten(_) => {
+            // Whatever cannot be written or synced ends it by itself: this is what could not be read.
+            Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_) => {
                 self.restart.add_damage(error.to_string());
                 self.core.set_read_only(format!("{what}: {error}"));
             }

@@ -484,8 +484,9 @@ impl PageWriter {
 
     /// Everything below this is durable in the data file.
     fn redo_floor(&self) -> Lsn {
-        // In this order: whoever makes a page dirty later than the first line logs the change behind `end`; a page
-        // that moves from dirty to pending is in `pending` before it leaves the pool's sight.
+        // In this order: where redo is over, what it has brought in is dirty before its floor goes; whoever makes a page dirty later than that
+        // logs the change behind `end`; a page that moves from dirty to pending is in `pending` before it leaves the pool's sight.
+        let floor = Lsn(self.floor.load(Ordering::SeqCst));
         let end = self.core.log.end();
         let durable = self.core.log.durable();
         let mut dirty = self.core.pool.min_rec_lsn(&self.core.volume).unwrap_or(end);
@@ -496,7 +497,7 @@ impl PageWriter {
         if planted(Mutation::CheckpointPastPending) {
             pending = end;
         }
-        end.min(durable).min(dirty).min(pending).min(Lsn(self.floor.load(Ordering::SeqCst)))
+        end.min(durable).min(dirty).min(pending).min(floor)
     }
 
     /// Writes every page that is dirty now, and moves the checkpoint behind them. For shutdown and tests; competes

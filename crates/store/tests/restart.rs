@@ -1,6 +1,6 @@
 //! What a crash leaves is done while the database is in use: nobody waits for it, and a crash in the middle of it is another crash.
 
-use gannet_io::sim::{CrashPolicy, SimDisk};
+use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
 use gannet_io::{AlignedBuffer, Class, Disk, Profile, ThrottledDisk};
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, LockMode, OpenOptions, RestartPhase, TransactionOptions,
@@ -90,6 +90,52 @@ fn rows_are_read_and_written_before_the_rest_is_redone() {
     assert!(db.restart_report().crashed);
     assert_sound(&db);
     assert_eq!(contents(&db), model);
+}
+
+/// Each read of the log fails once, at the opening or behind it. Whoever gathers what is due goes past it by each page's own way; what needs just
+/// that leaves the database for reading.
+#[test]
+fn a_sector_of_the_log_that_cannot_be_read_ends_no_database() {
+    let disk = SimDisk::new(7);
+    let db = create(&disk);
+    let mut model = Model::new();
+    for round in 0..6 {
+        write(&db, &mut model, (0..5000).filter(|number| number % 7 == round % 7), round);
+    }
+    let after = disk.crash_image(7);
+    drop(db);
+    let (mut refused, mut for_reading, mut as_before) = (0, 0, 0);
+    for nth in (1..).step_by(3) {
+        let image = after.peek_crash(None, nth);
+        let read_error = Chance::At(vec![nth]);
+        image.set_faults(Faults { read_error, only: Some(".log".to_owned()), ..Faults::default() });
+        let opened = engine(&image, 16 << 20).open(Path::new(FILE), &options());
+        let Ok(db) = opened else {
+            assert!(!image.injected().is_empty());
+            refused += 1;
+            continue;
+        };
+        let report = db.await_restart();
+        if image.injected().is_empty() {
+            break;
+        }
+        assert_eq!(contents(&db), model, "{nth}");
+        match db.begin(TransactionOptions::default()).create_tree("another") {
+            Ok(_) => {
+                assert_eq!(report.phase, RestartPhase::Done, "{nth}: {report:?}");
+                let mut model = model.clone();
+                write(&db, &mut model, 0..1, 99);
+                assert_eq!(contents(&db), model, "{nth}");
+                as_before += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("open for reading only"), "{nth}: {error}, {report:?}");
+                for_reading += 1;
+            }
+        }
+    }
+    println!("{refused} times it did not open, {for_reading} times for reading, {as_before} times as before");
+    assert!(as_before > 3, "{as_before}, {for_reading}, {refused}");
 }
 
 #[test]

@@ -200,7 +200,8 @@ pub(super) fn held(shared: &Shared, has_damage: bool, check: Check<'_>) -> Resul
     } else {
         "pages that others were changing: compact again"
     };
-    if others > SPARED {
+    // One that is damaged keeps the file from ending before it, however few there are.
+    if others > SPARED || has_damage {
         hold(others, why);
     }
     let bytes = spare * shared.core.page_size as u64;

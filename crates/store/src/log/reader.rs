@@ -87,7 +87,8 @@ impl LogReader {
 
     /// Gives `visit` the changes of `page` above `have`, its LSN in the data file, up to `last`, oldest first. They begin
     /// with a change that needs no earlier content, where there is one: then `have` does not matter. Of a long history
-    /// only the positions are kept in memory, and read again, except for the newest changes.
+    /// only the positions are kept in memory, and read again, except for the newest changes. Gives where the record of the oldest one begins; `have`
+    /// where there is none.
     ///
     /// # Errors
     /// [`Error::Damaged`] when a record of the chain is missing or does not change the page, or when the chain does not
@@ -98,7 +99,8 @@ impl LogReader {
         last: Lsn,
         have: Lsn,
         visit: &mut dyn FnMut(&PageChange) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
+        let mut from = have;
         let mut newest_first: Vec<(Lsn, Option<Vec<PageChange>>)> = Vec::new();
         let mut kept = 0;
         let mut at = last;
@@ -109,6 +111,7 @@ impl LogReader {
             let chunks = if dense == 0 { 1 } else { (4 * dense / CHUNK).clamp(1, CHUNKS_MOST) };
             let (previous, init, changes) = self.with_record_among(at, chunks, |record| {
                 let (previous, init) = step_back(record, page)?;
+                from = Lsn(record.start);
                 Ok((previous, init, keeps.then(|| changes_of(record, page))))
             })?;
             kept += changes
@@ -139,7 +142,7 @@ impl LogReader {
                 visit(change)?;
             }
         }
-        Ok(())
+        Ok(from)
     }
 
     fn with_record<T>(&self, lsn: Lsn, use_record: impl FnOnce(&RecordView<'_>) -> Result<T>) -> Result<T> {

@@ -29,7 +29,7 @@ use gannet_io::{AlignedBuffer, Class, Disk, Durability, ErrorKind, File, ModeReq
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 /// Unit of the log's writes, and the length of a segment's header, in bytes.
 pub(crate) const BLOCK: u64 = 4096;
@@ -181,6 +181,8 @@ pub(crate) struct Segments {
     width_max: usize,
     /// What the files were found to be at a restart, until the log is written again.
     survey: Mutex<Option<BTreeMap<u64, Found>>>,
+    /// Set once the folder could not be synced: names may be lost then that a later sync says nothing of.
+    folder_failed: AtomicBool,
 }
 
 /// Counted as long as it lives.
@@ -258,6 +260,7 @@ impl Segments {
             keep: AtomicU64::new(0),
             width_max: usize::try_from(options.recycle_max / options.segment_size).unwrap_or(usize::MAX),
             survey: Mutex::new(None),
+            folder_failed: AtomicBool::new(false),
         })
     }
 
@@ -417,30 +420,43 @@ impl Segments {
         }
         if end > first {
             // Also for files found, not made: a process that died may not have got as far as this.
-            self.disk.sync_dir(&self.folder)?;
+            self.sync_folder()?;
             self.ready_end.store(end, SeqCst);
         }
         inventory.settle(self.keep.load(SeqCst), self.width_max);
         outcome
     }
 
+    /// Makes the names in the folder durable. After a failure never again: the system tells of it once.
+    fn sync_folder(&self) -> Result<()> {
+        if self.folder_failed.load(SeqCst) {
+            return Err(Error::Poisoned(format!("the folder {:?} could not be synced", self.folder)));
+        }
+        self.disk.sync_dir(&self.folder).inspect_err(|_| self.folder_failed.store(true, SeqCst))?;
+        Ok(())
+    }
+
+    /// Files that are only kept to be used again are passed over where that cannot be: one that cannot be opened or renamed, or that somebody
+    /// has removed, is no file of the log's any more.
     fn provide(&self, numbers: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
         let path = self.path(number);
         if numbers.contains(&number) {
-            if self.look_into(number)?.len()? == self.size {
+            if self.is_whole(number) {
                 return Ok(());
             }
-            self.forget(numbers, number)?;
+            self.forget(numbers, number);
         }
         while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
-            if self.look_into(oldest)?.len()? == self.size {
+            if self.is_whole(oldest) {
                 self.open.lock().files.remove(&oldest);
-                self.disk.rename(&self.path(oldest), &path)?;
                 numbers.remove(&oldest);
-                numbers.insert(number);
-                return Ok(());
+                if self.disk.rename(&self.path(oldest), &path).is_ok() {
+                    numbers.insert(number);
+                    return Ok(());
+                }
+                continue;
             }
-            self.forget(numbers, oldest)?;
+            self.forget(numbers, oldest);
         }
         let temporary = path.with_extension("new");
         if let Err(error) = self.fill(&temporary, class) {
@@ -453,11 +469,17 @@ impl Segments {
         Ok(())
     }
 
-    fn forget(&self, numbers: &mut BTreeSet<u64>, number: u64) -> Result<()> {
+    /// Whether the file of a segment can be used as one.
+    fn is_whole(&self, number: u64) -> bool {
+        self.look_into(number).is_ok_and(|file| file.len().is_ok_and(|len| len == self.size))
+    }
+
+    /// Removes a file that nobody needs, if that can be.
+    fn forget(&self, numbers: &mut BTreeSet<u64>, number: u64) {
         self.open.lock().files.remove(&number);
-        self.disk.remove(&self.path(number))?;
         numbers.remove(&number);
-        Ok(())
+        // What stays is found by the next start, or replaced by the segment of that number.
+        let _ = self.disk.remove(&self.path(number));
     }
 
     /// Makes a new file of zeros, which have been written: so that writing there changes nothing but the bytes, and is as fast as it can be.
@@ -499,10 +521,10 @@ impl Segments {
         let unneeded = inventory.numbers.range(..self.keep.load(SeqCst)).copied();
         let removed: Vec<u64> = unneeded.take(surplus).collect();
         for &number in &removed {
-            self.forget(&mut inventory.numbers, number)?;
+            self.forget(&mut inventory.numbers, number);
         }
         if !removed.is_empty() {
-            self.disk.sync_dir(&self.folder)?;
+            self.sync_folder()?;
         }
         Ok(())
     }

@@ -527,7 +527,8 @@ impl Pool {
         }
     }
 
-    /// A page whose earlier contents do not matter: zeroed, latched exclusively, nothing read.
+    /// A page whose earlier contents do not matter, and may still be there: latched exclusively, nothing read. Its first change is one that needs
+    /// nothing of them.
     pub(crate) fn create(&self, volume: &Volume, id: PageId) -> Result<ExclusivePage<'_>> {
         self.create_by(volume, id, Access::Normal)
     }
@@ -570,15 +571,9 @@ impl Pool {
                 return Ok(ExclusivePage { pool: self, index, id });
             }
             // An earlier life of the page number is still resident, perhaps only as bytes being read.
-            let Some(mut page) = self.resident_for_create(volume, key) else { continue };
-            // If nothing comes of it and the frame is dirty, it goes home as it is: with the LSN of its last change, so
-            // that redo does not look for all of its history.
-            let lsn = page::lsn(&page);
-            page.fill(0);
-            if self.frames[page.index as usize].rec_lsn.load(Ordering::Relaxed) != 0 {
-                page::set_lsn(&mut page, lsn);
+            if let Some(page) = self.resident_for_create(volume, key) {
+                return Ok(page);
             }
-            return Ok(page);
         }
     }
 
@@ -587,9 +582,60 @@ impl Pool {
         let frame = &self.frames[index as usize];
         self.wait_in_flight(volume, index, key);
         if self.adopt(index, key, State::Raw) || self.adopt(index, key, State::Failed) {
+            // Nobody has verified them.
+            // SAFETY: `adopt` gave the frame latched exclusively.
+            unsafe { self.bytes_mut(index) }.fill(0);
             frame.set_state(State::Valid);
             return Some(ExclusivePage { pool: self, index, id: key.page() });
         }
+        // These stay until the first change. If nothing comes of it, a dirty one goes home as it was: the log may not have yet that it is free,
+        // so it may be needed after a crash.
         self.latch_exclusive(index, key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mtr::Mtr;
+    use crate::page::{self, PageKind};
+    use crate::pool::Access;
+    use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_base::TreeId;
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// The log may not have yet that a page is free, which is given out again: if nothing comes of that, it is what a crash leaves of the page.
+    #[test]
+    fn a_page_that_is_created_and_not_changed_keeps_what_it_had() {
+        let options = EngineOptions { memory: 32 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let db =
+            engine.create(Path::new("a.gnt"), &CreateOptions::default(), &OpenOptions::default()).unwrap();
+        let core = Arc::clone(&db.begin(TransactionOptions::default()).shared.core);
+        let tree = TreeId(77);
+        let mut mtr = Mtr::new(&core);
+        let (id, part) = mtr.allocate(tree, &[]).unwrap();
+        mtr.format(part, PageKind::Overflow, tree, b"what it was");
+        mtr.commit().unwrap();
+        let bytes = || core.pool.shared(&core.volume, id, Access::Normal).unwrap().to_vec();
+        let before = bytes();
+        for is_dirty in [true, false] {
+            if !is_dirty {
+                db.checkpoint().unwrap();
+            }
+            let mut mtr = Mtr::new(&core);
+            mtr.add(core.pool.create(&core.volume, id).unwrap());
+            drop(mtr);
+            assert_eq!(bytes(), before);
+        }
+        // The first change needs nothing of it.
+        let mut mtr = Mtr::new(&core);
+        let part = mtr.add(core.pool.create(&core.volume, id).unwrap());
+        mtr.format(part, PageKind::Overflow, tree, b"other");
+        mtr.commit().unwrap();
+        let (now, content) = (bytes(), page::HEADER_LEN..page::HEADER_LEN + 11);
+        assert_eq!(now[content.clone()], *b"other\0\0\0\0\0\0");
+        assert!(page::lsn(&now) > page::lsn(&before) && before[content] == *b"what it was");
     }
 }

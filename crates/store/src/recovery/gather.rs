@@ -233,8 +233,8 @@ pub(crate) fn redo_in_turns(
                     range = gathered.range();
                     redo.set_gathered(Some(gathered));
                 }
-                // Whoever finds no way through the log from its beginning walks each page's own.
-                Err(Error::Damaged(_) | Error::Memory(_)) => gathers = false,
+                // Whoever finds no way through the log from its beginning walks each page's own, which may go past what cannot be read.
+                Err(Error::Damaged(_) | Error::Memory(_) | Error::Io(_)) => gathers = false,
                 Err(error) => return Err(error),
             }
         }

@@ -111,7 +111,7 @@ impl PageRedo {
         Ok(Some(applied))
     }
 
-    /// Walks the page's history in the log.
+    /// Walks the page's history in the log. Gives how many changes were applied, and where the oldest record of these begins.
     fn apply_history(
         &self,
         id: PageId,
@@ -119,7 +119,7 @@ impl PageRedo {
         verdict: Verdict,
         have: Lsn,
         last: Lsn,
-    ) -> Result<u64> {
+    ) -> Result<(u64, Lsn)> {
         let mut applied = 0;
         let mut visit = |change: &PageChange| {
             if applied == 0 && verdict != Verdict::Valid && !change.init {
@@ -137,14 +137,14 @@ impl PageRedo {
             applied += 1;
             Ok(())
         };
-        self.reader.chain(id, last, have, &mut visit).map_err(|error| match (error, verdict) {
+        let from = self.reader.chain(id, last, have, &mut visit).map_err(|error| match (error, verdict) {
             (Error::Damaged(what), Verdict::Damaged | Verdict::NeverWritten) => Error::damaged_page(
                 id,
                 format_args!("it is not whole, and its history cannot be read from the start: {what}"),
             ),
             (error, _) => error,
         })?;
-        Ok(applied)
+        Ok((applied, from))
     }
 }
 
@@ -176,13 +176,15 @@ impl Redo for PageRedo {
             // be gone after the next one. So it is written again.
             return Ok(Some(entry.home));
         }
-        let applied = match self.apply_gathered(index, bytes, have, entry.last)? {
-            Some(applied) => applied,
+        let (applied, from) = match self.apply_gathered(index, bytes, have, entry.last)? {
+            // All of them lie behind what came home.
+            Some(applied) => (applied, entry.home),
+            // What was not whole at home needed older ones, and does until it is there again.
             None => self.apply_history(id, bytes, verdict, have, entry.last)?,
         };
         self.redone.fetch_add(1, Ordering::Relaxed);
         self.changes.fetch_add(applied, Ordering::Relaxed);
-        Ok(Some(entry.home))
+        Ok(Some(entry.home.min(from)))
     }
 
     fn writes(&self) -> bool {

@@ -92,6 +92,66 @@ fn segments_are_recycled_and_no_more_are_kept_than_needed() {
     assert_eq!(redo, model.pages.into_iter().collect::<Vec<_>>());
 }
 
+/// Appends so much, and lets go of everything but the last segment.
+fn append_and_let_go(log: &Log, load: &mut Load, until: u64) {
+    while log.end().0 < until {
+        load.step(log, 2000).unwrap();
+    }
+    log.flush_to(log.end()).unwrap();
+    log.set_keep_from(Lsn(log.end().0.saturating_sub(SEGMENT)));
+}
+
+#[test]
+fn a_spare_file_that_somebody_has_removed_or_that_cannot_be_had_is_done_without() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    append_and_let_go(&log, &mut load, 4 * SEGMENT);
+    let spare = segment_path(log.inner.segments.kept_from() - 1);
+    assert!(sim.exists(&spare).unwrap());
+    sim.remove(&spare).unwrap();
+    log.prepare().unwrap();
+    append_and_let_go(&log, &mut load, 8 * SEGMENT);
+    // Neither renamed nor removed.
+    let faults =
+        Faults { name_error: Chance::At(vec![1, 2, 3]), only: Some(".log".to_owned()), ..Faults::default() };
+    sim.set_faults(faults);
+    let mut turns = 0;
+    while sim.injected().len() < 3 {
+        log.prepare().unwrap();
+        let until = log.end().0 + SEGMENT;
+        append_and_let_go(&log, &mut load, until);
+        turns += 1;
+        assert!(turns < 50, "{:?}", sim.injected());
+    }
+    sim.set_faults(Faults::default());
+    let end = log.end();
+    log.flush_to(end).unwrap();
+    let keep = Lsn(end.0 - SEGMENT);
+    let (recovery, _) = recover_from(&sim.crash_image(1), keep.0, 1).unwrap();
+    assert_eq!(recovery.end, end);
+}
+
+#[test]
+fn a_folder_that_could_not_be_synced_is_not_believed_afterwards() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    append_and_let_go(&log, &mut load, 2 * SEGMENT);
+    let folder = folder().to_str().unwrap().to_owned();
+    sim.set_faults(Faults { sync_error: Chance::At(vec![1]), only: Some(folder), ..Faults::default() });
+    let mut failures = 0;
+    for _ in 0..20 {
+        failures += usize::from(log.prepare().is_err());
+        let until = log.end().0 + SEGMENT / 2;
+        while log.end().0 < until && load.step(&log, 2000).is_ok() {}
+    }
+    assert_eq!(sim.injected().len(), 1);
+    assert!(failures > 1, "it was told of once, and failed for good");
+    let refused = log.prepare();
+    assert!(matches!(refused, Err(Error::Poisoned(_))), "{refused:?}");
+}
+
 #[test]
 fn a_commit_waits_for_no_zeros() {
     let sim = SimDisk::new(1);
