@@ -167,6 +167,9 @@ pub(crate) struct Core {
     pub(crate) budget: Budget,
     pub(crate) poison: Arc<Poison>,
     pub(crate) page_size: usize,
+    /// Counts nodes that were moved or merged, though nobody has changed a row: before they are seen in their new place. Whoever counts rows
+    /// meanwhile may have missed some, or seen them twice.
+    pub(crate) nodes_moved: AtomicU64,
     /// The longest log record in bytes: at least four page images, which a root split needs.
     pub(crate) max_record_len: usize,
     /// Writing transactions at one time; the log's limit, less a few for those that are about to begin.
@@ -207,6 +210,7 @@ impl Core {
             poison: Arc::default(),
             page_size,
             max_record_len,
+            nodes_moved: AtomicU64::new(0),
             max_open_transactions: log_options.max_open_transactions() * 3 / 4,
             wal_limit,
             read_only: OnceLock::new(),

@@ -3,6 +3,7 @@
 use super::across::Across;
 use super::instant::Sample;
 use super::leaf::{Leading, Leaf};
+use super::maps::Owners;
 use super::records::{Counted, Tally};
 use super::report::{DuplicateStat, FILL_STEPS, Figure, OrderStat, SpaceStat, TreeContents, TreeStat};
 use super::{Unreadable, Wanted, is_known_owner};
@@ -21,7 +22,7 @@ pub(super) enum Parts {
     Counted(Counted),
     Sampled {
         /// Pages in use, by the owner of their extent.
-        used: BTreeMap<TreeId, Figure>,
+        used: Owners,
         samples: BTreeMap<TreeId, Sample>,
         bytes_read: u64,
     },
@@ -35,13 +36,12 @@ impl Parts {
         }
     }
 
-    fn used(&self) -> BTreeMap<TreeId, Figure> {
+    fn used(&self) -> Owners {
         match self {
             Parts::Counted(counted) => {
                 let figure = |(&tree, &pages)| (tree, Figure::exact(pages));
-                let mut used = counted.used.iter().map(figure).collect();
-                super::own_roots(&mut used);
-                used
+                let pages = counted.used.iter().map(figure).collect();
+                Owners { pages, unseen: 0.0 }.with_own_roots()
             }
             Parts::Sampled { used, .. } => used.clone(),
         }
@@ -51,12 +51,16 @@ impl Parts {
 /// Where the file's pages are.
 pub(super) fn space(shared: &Shared, all: &Trees, parts: &Parts) -> SpaceStat {
     let mut space = SpaceStat { file_pages: shared.core.space.capacity(), ..SpaceStat::default() };
-    let mut used = Figure::default();
-    for (tree, pages) in parts.used() {
+    let owners = parts.used();
+    // Of whom nothing was seen may have some all the same.
+    let unseen = Figure { value: 0.0, error: owners.unseen };
+    let mut used = unseen;
+    (space.undo_pages, space.passing_pages) = (owners.of(UNDO_PAGES), unseen);
+    for (tree, pages) in owners.pages {
         add(&mut used, pages);
         match tree {
             SYSTEM => space.system_pages = pages,
-            UNDO_PAGES => space.undo_pages = pages,
+            UNDO_PAGES => {}
             _ if !is_known_owner(tree, all) => add(&mut space.passing_pages, pages),
             _ => {}
         }
@@ -81,7 +85,7 @@ pub(super) fn trees(
     let used = parts.used();
     let unreadable = unreadable.by_tree.lock();
     let one = |(&tree, known): (&TreeId, &super::Known)| {
-        let pages = used.get(&tree).copied().unwrap_or_default();
+        let pages = used.of(tree);
         let has_leading = leading.contains_key(&tree);
         let contents = match parts {
             Parts::Counted(counted) => {

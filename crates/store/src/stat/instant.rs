@@ -15,6 +15,7 @@
 
 use super::estimate::{self, total};
 use super::leaf::{self, Leading, Leaf};
+use super::maps::Owners;
 use super::order::Steps;
 use super::report::Figure;
 use super::{Known, Reading, Unreadable};
@@ -101,7 +102,7 @@ struct Growing<'l> {
 pub(super) fn samples(
     shared: &Shared,
     trees: &BTreeMap<TreeId, Known>,
-    pages: &BTreeMap<TreeId, Figure>,
+    pages: &Owners,
     leading: &BTreeMap<TreeId, Leading>,
     work: &mut Work<'_>,
 ) -> Result<BTreeMap<TreeId, Sample>> {
@@ -172,8 +173,8 @@ fn batch_of(growing: &[Growing<'_>]) -> Batch {
 }
 
 /// How many leaves are read of each of the largest trees: small ones have no more, large ones share what is left.
-fn shares(trees: &BTreeMap<TreeId, Known>, pages: &BTreeMap<TreeId, Figure>) -> Vec<(TreeId, usize)> {
-    let size = |tree: TreeId| pages.get(&tree).map_or(0, |pages| pages.value as usize).max(1);
+fn shares(trees: &BTreeMap<TreeId, Known>, pages: &Owners) -> Vec<(TreeId, usize)> {
+    let size = |tree: TreeId| (pages.of(tree).value as usize).max(1);
     let mut sizes: Vec<(usize, TreeId)> = trees.keys().map(|&tree| (size(tree), tree)).collect();
     sizes.sort_unstable();
     let sizes = sizes.split_off(sizes.len().saturating_sub(TREES));

@@ -1,6 +1,7 @@
-//! Pages in use by the owner of their extent, from space maps: all of them where they are few, else what space management has
-//! learned of them.
+//! Pages in use by the owner of their extent, from space maps: all of them where they are few; else what space management has
+//! learned of them, if it knows them all, or some that are spread over the file.
 
+use super::estimate;
 use super::report::Figure;
 use super::{Reading, Unreadable};
 use crate::page::{self, PageKind};
@@ -13,29 +14,55 @@ use std::collections::BTreeMap;
 const MAPS_MOST: u64 = 256;
 
 /// Pages in use, by owner.
-pub(super) fn pages_by_owner(
-    shared: &Shared,
-    reading: &Reading,
-    unreadable: &Unreadable,
-) -> BTreeMap<TreeId, Figure> {
-    let groups = shared.core.space.groups();
-    if groups > MAPS_MOST {
-        learned(&shared.core.space.learned())
-    } else {
-        read(shared, groups, reading, unreadable)
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owners {
+    pub(super) pages: BTreeMap<TreeId, Figure>,
+    /// What an owner may have all the same of which nothing was seen.
+    pub(super) unseen: f64,
+}
+
+impl Owners {
+    /// Pages of one owner.
+    pub(super) fn of(&self, owner: TreeId) -> Figure {
+        self.pages.get(&owner).copied().unwrap_or(Figure { value: 0.0, error: self.unseen })
+    }
+
+    /// The roots of the store's own trees lie among the system's pages.
+    pub(super) fn with_own_roots(mut self) -> Self {
+        for tree in super::OWN_TREES {
+            self.pages.entry(tree).or_default().value += 1.0;
+            self.pages.entry(SYSTEM).or_default().value -= 1.0;
+        }
+        self
     }
 }
 
+/// Pages in use, by owner.
+pub(super) fn pages_by_owner(shared: &Shared, reading: &Reading, unreadable: &Unreadable) -> Owners {
+    let groups = shared.core.space.groups();
+    let known = shared.core.space.learned();
+    if groups > MAPS_MOST && known.known == known.groups {
+        return Owners { pages: learned(&known), unseen: 0.0 };
+    }
+    // One in the middle of each of as many parts of the file.
+    let count = groups.min(MAPS_MOST);
+    let wanted: Vec<u64> = (0..count).map(|part| (2 * part + 1) * groups / (2 * count)).collect();
+    let (seen, maps) = read(shared, &wanted, reading, unreadable);
+    let group_pages = (space::extents_per_group(shared.core.page_size) * EXTENT_PAGES) as f64;
+    estimated(&seen, maps, groups, group_pages)
+}
+
+/// Reads the maps of these groups: the pages in use of each owner, by group, and how many could be read.
 fn read(
     shared: &Shared,
-    groups: u64,
+    groups: &[u64],
     reading: &Reading,
     unreadable: &Unreadable,
-) -> BTreeMap<TreeId, Figure> {
+) -> (BTreeMap<TreeId, Vec<f64>>, u64) {
     let core = &shared.core;
-    let mut pages: BTreeMap<TreeId, u64> = BTreeMap::new();
-    let mut missing = 0;
-    let maps: Vec<PageId> = (0..groups).map(|group| space::map_page(group, core.page_size)).collect();
+    let mut pages: BTreeMap<TreeId, Vec<f64>> = BTreeMap::new();
+    let mut count = 0;
+    let maps: Vec<PageId> = groups.iter().map(|&group| space::map_page(group, core.page_size)).collect();
     reading.each(core, &maps, &mut |_, id, map| {
         let map = map.and_then(|map| match page::kind(&map) {
             Some(PageKind::SpaceMap) => Ok(map),
@@ -43,32 +70,49 @@ fn read(
         });
         match map {
             Ok(map) => {
+                let mut here: BTreeMap<TreeId, u64> = BTreeMap::new();
                 for extent in space::read_map(&map).filter(|extent| extent.used != 0) {
-                    *pages.entry(extent.owner).or_default() += u64::from(extent.used.count_ones());
+                    *here.entry(extent.owner).or_default() += u64::from(extent.used.count_ones());
                 }
+                count += 1;
+                here.into_iter().for_each(|(owner, used)| pages.entry(owner).or_default().push(used as f64));
             }
-            Err(error) => {
-                missing += 1;
-                unreadable.add(id, SYSTEM, error);
-            }
+            Err(error) => unreadable.add(id, SYSTEM, error),
         }
     });
-    let unknown = (missing * space::extents_per_group(core.page_size) * EXTENT_PAGES) as f64;
-    let figure = |(tree, pages)| (tree, Figure { value: pages as f64, error: unknown });
-    pages.into_iter().map(figure).collect()
+    (pages, count)
 }
 
-/// An extent with room has between 1 and 15 pages in use; of groups that nobody has looked at since the database was opened
-/// nothing is known but that they exist.
+/// What all groups have, by what those have whose maps were read.
+fn estimated(seen: &BTreeMap<TreeId, Vec<f64>>, maps: u64, groups: u64, group_pages: f64) -> Owners {
+    let is_census = maps == groups;
+    // If none of so many groups has any, at most three in as many have.
+    let seldom = if is_census { 0.0 } else { 3.0 / maps.max(1) as f64 * groups as f64 * group_pages };
+    let of = |(&owner, used): (&TreeId, &Vec<f64>)| {
+        if owner == SYSTEM && !is_census {
+            return (owner, of_system(groups));
+        }
+        let mut sample = used.clone();
+        sample.resize(maps as usize, 0.0);
+        (owner, estimate::total(&sample, Figure::exact(groups), seldom))
+    };
+    Owners { pages: seen.iter().map(of).collect(), unseen: seldom }
+}
+
+/// Three pages of each group, and the roots of the store's own trees.
+fn of_system(groups: u64) -> Figure {
+    Figure::exact(groups * 3 + 3)
+}
+
+/// An extent with room has between 1 and 15 pages in use.
 fn learned(learned: &Learned) -> BTreeMap<TreeId, Figure> {
-    let scale = learned.groups as f64 / learned.known.max(1) as f64;
     let figure = |(&tree, &(owned, with_room)): (&TreeId, &(u64, u64))| {
+        if tree == SYSTEM {
+            return (tree, of_system(learned.groups));
+        }
         let full = (owned - with_room) as f64 * EXTENT_PAGES as f64;
         let half = EXTENT_PAGES as f64 / 2.0;
-        let (seen, off) = (full + with_room as f64 * half, with_room as f64 * (half - 1.0));
-        let value = if tree == SYSTEM { learned.groups as f64 * 3.0 + 3.0 } else { seen * scale };
-        let error = if tree == SYSTEM { 0.0 } else { off * scale + seen * (scale - 1.0) };
-        (tree, Figure { value, error })
+        (tree, Figure { value: full + with_room as f64 * half, error: with_room as f64 * (half - 1.0) })
     };
     learned.extents.iter().map(figure).collect()
 }
@@ -87,7 +131,31 @@ mod tests {
         assert!(partial.covers(10.0) && partial.covers(150.0) && !partial.covers(160.0), "{partial:?}");
         // Three pages of each group, and the roots of the store's own trees.
         assert_eq!(all[&SYSTEM], Figure::exact(15));
-        let half = learned(&Learned { extents, known: 2, groups: 4 });
-        assert!(half[&TreeId(20)].covers(1600.0) && half[&TreeId(20)].covers(4800.0), "{half:?}");
+    }
+
+    #[test]
+    fn what_was_not_seen_of_a_large_file_is_no_exact_nothing() {
+        let (small, large) = (TreeId(20), TreeId(21));
+        // 1,024 groups of 16,000 pages: the large tree has 100 in each, the small one lies in eight.
+        let has = |group: u64| (100.0, if group < 8 { 5000.0 } else { 0.0 });
+        let look = |maps: u64| {
+            let mut seen: BTreeMap<TreeId, Vec<f64>> = BTreeMap::new();
+            for part in 0..maps {
+                let (of_large, of_small) = has((2 * part + 1) * 1024 / (2 * maps));
+                seen.entry(large).or_default().push(of_large);
+                if of_small > 0.0 {
+                    seen.entry(small).or_default().push(of_small);
+                }
+            }
+            estimated(&seen, maps, 1024, 16_000.0)
+        };
+        for maps in [1, 16, 64, 256] {
+            let owners = look(maps);
+            assert!(owners.of(large).covers(102_400.0) && owners.of(small).covers(40_000.0), "{owners:?}");
+            assert!(!owners.of(small).is_exact() && !owners.of(TreeId(99)).is_exact(), "{owners:?}");
+        }
+        let all = look(1024);
+        assert_eq!((all.of(large), all.of(small)), (Figure::exact(102_400), Figure::exact(40_000)));
+        assert!(all.of(TreeId(99)).is_exact());
     }
 }

@@ -245,7 +245,8 @@ impl Beside {
     }
 }
 
-/// By what it is told that something was changed: transactions, how often each of them has written or taken back, and what was swept.
+/// By what it is told that something was changed: transactions, how often each of them has written or taken back, what was swept, and what a
+/// compaction has put elsewhere.
 /// (The log grows by notes of pages that came home, too.)
 #[derive(PartialEq)]
 struct Moment {
@@ -253,6 +254,7 @@ struct Moment {
     horizon: TxnId,
     active: Vec<(TxnId, u32, u32)>,
     swept: u64,
+    moved: u64,
 }
 
 impl Moment {
@@ -263,6 +265,7 @@ impl Moment {
             horizon: shared.registry.horizon(),
             active: active.iter().map(|txn| (txn.id(), txn.sequence(), txn.reverts())).collect(),
             swept: shared.segments_swept.load(Ordering::Relaxed),
+            moved: shared.core.nodes_moved.load(Ordering::SeqCst),
         }
     }
 
@@ -303,8 +306,7 @@ fn instant_parts(
     let leaves = (instant::LEAVES + instant::TREES * instant::LEAST) as u64;
     let _memory = engine.memory(Purpose::Work, leaves * SAMPLE_BYTES)?;
     let reading = Reading::new(&shared.core);
-    let mut used = maps::pages_by_owner(shared, &reading, unreadable);
-    own_roots(&mut used);
+    let used = maps::pages_by_owner(shared, &reading, unreadable).with_own_roots();
     let mut draw = instant::Draw(options.seed.unwrap_or_else(random::next_u64));
     let mut look = || {
         watch.job().set_done(reading.read.load(Ordering::Relaxed));
@@ -318,13 +320,8 @@ fn instant_parts(
     Ok(Parts::Sampled { used, samples, bytes_read })
 }
 
-/// The roots of the store's own trees lie among the system's pages.
-fn own_roots(used: &mut BTreeMap<TreeId, Figure>) {
-    for tree in [CATALOG, STATUS, UNDO_DIRECTORY] {
-        used.entry(tree).or_default().value += 1.0;
-        used.entry(SYSTEM).or_default().value -= 1.0;
-    }
-}
+/// The store's own trees.
+const OWN_TREES: [TreeId; 3] = [CATALOG, STATUS, UNDO_DIRECTORY];
 
 /// Whether it is known what the pages of this owner are.
 fn is_known_owner(tree: TreeId, all: &Trees) -> bool {

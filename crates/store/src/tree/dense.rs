@@ -147,6 +147,7 @@ impl<'c> BTree<'c> {
         mtr.node(right, &NodeOp::TruncateLeft { slot: shifted.count, separator: &shifted.separator });
         mtr.node(parent, &NodeOp::Remove { slot });
         mtr.put_entry(parent, Err(slot), &shifted.separator, &right_id.0.to_le_bytes());
+        self.note_moved();
         mtr.commit()?;
         Ok(Dense::Filled(left_id, shifted.separator))
     }

@@ -84,6 +84,7 @@ impl<'c> BTree<'c> {
         mtr.free(self.tree.id, id)?;
         put_image(&mut mtr, part, &old);
         mtr.node(parent, &NodeOp::Replace { slot, payload: &new.0.to_le_bytes() });
+        self.note_moved();
         mtr.commit()?;
         drop(old);
         Ok(Relocated::Moved)
@@ -125,6 +126,7 @@ impl<'c> BTree<'c> {
         mtr.free(self.tree.id, id)?;
         put_image(&mut mtr, part, &old);
         mtr.node(leaf, &NodeOp::PatchPayload { slot, offset, bytes: &new.0.to_le_bytes() });
+        self.note_moved();
         mtr.commit()?;
         self.tree.set_root(new);
         drop(old);

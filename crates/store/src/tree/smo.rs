@@ -4,8 +4,10 @@ use super::BTree;
 use crate::mtr::{Mtr, Part};
 use crate::node::{NodeMut, NodeOp, NodeRef, Place, max_key_len};
 use crate::pool::ExclusivePage;
+use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::{Error, Result, entry};
 use gannet_base::{PageId, TxnId};
+use std::sync::atomic::Ordering;
 
 /// How many children on either side of one that is split may have its new sibling in their extents. What is split in one
 /// region goes into one extent, so a tree filled in random order is still read in long pieces, see `scan/ahead.rs`.
@@ -232,10 +234,18 @@ impl<'c> BTree<'c> {
         mtr.free(self.tree.id, right.id())?;
         mtr.node(left, op);
         mtr.node(parent, &NodeOp::Remove { slot: left_slot + 1 });
+        self.note_moved();
         let done = mtr.commit().map(drop);
         // Only now may others look at the page: opening its latch moves its version, so they start over.
         drop(right);
         done
+    }
+
+    /// To be called before rows are seen elsewhere that nobody has changed.
+    pub(super) fn note_moved(&self) {
+        if !matches!(self.tree.id, STATUS | UNDO_DIRECTORY) {
+            self.core.nodes_moved.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn collapse_root(&self, root: ExclusivePage<'c>, child: ExclusivePage<'c>) -> Result<()> {
@@ -243,6 +253,7 @@ impl<'c> BTree<'c> {
         let root = mtr.add(root);
         mtr.free(self.tree.id, child.id())?;
         put_image(&mut mtr, root, &child);
+        self.note_moved();
         let done = mtr.commit().map(drop);
         drop(child);
         done
