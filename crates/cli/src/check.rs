@@ -27,8 +27,6 @@ pub(crate) fn run(options: &Check) -> ExitCode {
             crate::complain("interrupted");
             ExitCode::from(crate::INTERRUPTED)
         }
-        // Whoever read our output has seen enough.
-        Err(error) if crate::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             crate::complain(&printable(&format!("{error:#}")));
             ExitCode::from(NOT_CHECKED)
@@ -66,11 +64,11 @@ fn checked(options: &Check) -> Result<bool> {
     };
     let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
-    match options.json {
-        true => writeln!(out, "{:#}", as_json(&name, by_server, &outcome, &job, cached))?,
-        false => tell(&mut out, &name, by_server, &outcome, &job, cached)?,
-    }
-    out.flush()?;
+    let told = match options.json {
+        true => writeln!(out, "{:#}", as_json(&name, by_server, &outcome, &job, cached)).map_err(Into::into),
+        false => tell(&mut out, &name, by_server, &outcome, &job, cached),
+    };
+    crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
     Ok(outcome.findings.is_empty())
 }
 

@@ -24,11 +24,14 @@ mod sql;
 mod stat;
 mod sweep;
 
+use anyhow::Result;
 use arguments::{Arguments, Command};
 use clap::error::ErrorKind;
 use interrupt::Interrupted;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 const INTERRUPTED: u8 = 130;
@@ -107,6 +110,7 @@ fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "gannet: {}", output::printable(&line.join(" ")));
 }
 
+/// Whether whoever read our output has gone. A connection to a server that has broken fails in the same way, and is no such end.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io_kind = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -117,4 +121,20 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         io.or(csv)
     };
     error.chain().any(|cause| io_kind(cause) == Some(io::ErrorKind::BrokenPipe))
+        && has_no_reader(&io::stdout())
+}
+
+/// Whether the other end of a pipe is closed.
+fn has_no_reader(output: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(output, PollFlags::OUT)];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    polled.is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+/// What was found counts, also where whoever read of it has seen enough.
+fn unless_broken_pipe(told: Result<()>) -> Result<()> {
+    match told {
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        told => told,
+    }
 }

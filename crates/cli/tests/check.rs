@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Served, ends};
+use common::{Served, ends, gannet};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Stdio;
 
 const PAGE: usize = 8192;
 
@@ -70,6 +71,10 @@ fn damage_is_named_and_is_the_exit_status() {
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["findings"][0]["page"], leaf as u64);
     assert_eq!(report["sound"], false);
+    // Whether or not somebody reads what is said of it.
+    let mut checking = gannet(folder.path(), &["check", "shop.gnt"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(checking.stdout.take());
+    assert_eq!(checking.wait().unwrap().code(), Some(1));
 }
 
 #[test]

@@ -88,8 +88,6 @@ pub(crate) fn run(options: &Doctor) -> ExitCode {
             crate::complain("interrupted");
             ExitCode::from(crate::INTERRUPTED)
         }
-        // Whoever read our output has seen enough.
-        Err(error) if crate::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             crate::complain(&output::printable(&format!("{error:#}")));
             ExitCode::from(NOT_LOOKED)
@@ -117,7 +115,7 @@ fn look(options: &Doctor) -> Result<Weight> {
         weight => weight.name(),
     });
     let format = if options.json { Format::Json } else { Format::Table };
-    output::report(&mut io::stdout().lock(), format, &report)?;
+    crate::unless_broken_pipe(output::report(&mut io::stdout().lock(), format, &report))?;
     Ok(remarks.heaviest())
 }
 

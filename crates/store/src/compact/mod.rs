@@ -70,7 +70,8 @@ const ROUNDS: usize = 4;
 const WORTH_A_ROUND: u64 = 64;
 /// How often it is looked whether what is waited for has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long readers of long values, and transactions whose undo lies behind the end, are waited for.
+/// How long readers of long values, transactions whose undo lies behind the end, and, with extents in hand that were emptied, whoever goes through
+/// the whole file are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames that pages come into which are looked at once, or changed and written home: so that a compaction, which changes more pages than
 /// memory may have, drives few of users' out. And how many pages are asked for ahead at most, and are written together.
@@ -401,8 +402,13 @@ impl Compaction {
         plan.choose(&self.shared, &|| self.breathe())?;
         let before = self.counters.moved.load(Ordering::Relaxed);
         self.job.phase("moves pages", Unit::Pages, plan.pages);
-        self.move_all()?;
+        let moved_all = self.move_all()?;
         drop(round);
+        if !moved_all {
+            // Nothing is kept from others while it is waited for.
+            self.moving().map(drop)?;
+            return Ok(true);
+        }
         // Undo of transactions that have ended since lies in front of the end from now on.
         self.leave_streams(plan.end)?;
         self.sweep()?;
@@ -444,16 +450,28 @@ impl Compaction {
 
     /// Waits until nobody goes through the whole file.
     fn moving(&self) -> Result<Moving<'_>> {
-        let mut waited = false;
+        loop {
+            if let Some(moving) = self.moving_within(Duration::MAX)? {
+                return Ok(moving);
+            }
+        }
+    }
+
+    /// The same for so long; `None` where somebody does still.
+    fn moving_within(&self, patience: Duration) -> Result<Option<Moving<'_>>> {
+        let (begun, mut waited) = (clock::now(), false);
         *self.permit.lock() = None;
         loop {
             if let Some(moving) = self.shared.layout.try_move() {
                 if waited {
                     self.job.note("");
                 }
-                return Ok(moving);
+                return Ok(Some(moving));
             }
             self.check()?;
+            if begun.elapsed() >= patience {
+                return Ok(None);
+            }
             waited = true;
             self.job.note("waits for a backup, a check or statistics to end");
             clock::sleep(LOOK_EVERY / 10);

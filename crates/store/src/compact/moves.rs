@@ -1,6 +1,6 @@
 //! Moving nodes out of extents that are being emptied, from the end of the file on.
 
-use super::Compaction;
+use super::{Compaction, PATIENCE};
 use crate::node::NodeRef;
 use crate::page::{self, PageKind};
 use crate::pass;
@@ -24,6 +24,8 @@ pub(super) struct Course {
     pub(super) is_full: bool,
     /// Somebody goes through the whole file: what was begun is to be tried again.
     pub(super) is_held_up: bool,
+    /// He does for so long that the round ends: others may use what was emptied meanwhile.
+    pub(super) is_given_up: bool,
     /// Steps since the snapshot was taken with which long values are moved, and how many of their pages had been moved then.
     pub(super) steps: u32,
     pub(super) moved_before: u64,
@@ -41,8 +43,8 @@ enum Content {
 }
 
 impl Compaction {
-    /// Moves everything that can be moved.
-    pub(super) fn move_all(&self) -> Result<()> {
+    /// Moves everything that can be moved; false where somebody went through the whole file for long.
+    pub(super) fn move_all(&self) -> Result<bool> {
         let core = &self.shared.core;
         let mut course = Course::default();
         let mut below = u64::MAX;
@@ -53,12 +55,18 @@ impl Compaction {
             let Some(what) = pass::extent_of(core, first)? else { continue };
             // What cannot be read stays where it is.
             self.empty_extent(first, what, &mut course).or_else(|error| self.pass_over(error))?;
+            if course.is_given_up {
+                return Ok(false);
+            }
         }
         for tree in std::mem::take(&mut course.values) {
             course.is_full = false;
             self.move_values(tree, &mut course)?;
+            if course.is_given_up {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn empty_extent(&self, first: PageId, what: Extent, course: &mut Course) -> Result<()> {
@@ -79,6 +87,9 @@ impl Compaction {
                 // Waited for while garbage may go.
                 if !self.was_held_up(course)? {
                     break moved;
+                }
+                if course.is_given_up {
+                    return Ok(());
                 }
             };
             match moved {
@@ -129,12 +140,13 @@ impl Compaction {
         tree.relocate_root(&catalog, self.shared.registry.horizon(), &mut |space| space.place(root.id, from))
     }
 
-    /// Whether somebody went through the whole file; he has ended when this returns.
+    /// Whether somebody went through the whole file; he has ended when this returns, or the round is given up.
     pub(super) fn was_held_up(&self, course: &mut Course) -> Result<bool> {
         if !std::mem::take(&mut course.is_held_up) {
             return Ok(false);
         }
-        self.moving().map(|_| true)
+        course.is_given_up = self.moving_within(PATIENCE)?.is_none();
+        Ok(true)
     }
 
     /// Whether the catalog says where the tree's root is.

@@ -34,7 +34,7 @@ impl Compaction {
             return Ok(());
         }
         let mut from = Some(Vec::new());
-        while let Some(at) = from.take().filter(|_| !course.is_full) {
+        while let Some(at) = from.take().filter(|_| !course.is_full && !course.is_given_up) {
             self.step()?;
             (course.steps, course.moved_before) = (0, self.value_pages_moved());
             let next = {
