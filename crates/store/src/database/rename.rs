@@ -126,6 +126,8 @@ fn remove_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
     for name in names.iter().filter(|name| *name != LOCK).chain(names.iter().filter(|name| *name == LOCK)) {
         disk.remove(&folder.join(name))?;
     }
+    // What is gone from a folder is gone for good when that is synced, whatever the system makes of the folder itself.
+    disk.sync_dir(folder)?;
     disk.remove_dir(folder)?;
     disk.sync_dir(parent_of(folder))?;
     Ok(())
