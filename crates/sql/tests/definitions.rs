@@ -310,6 +310,46 @@ fn errors_are_those_of_postgresql() {
 }
 
 #[test]
+fn a_key_named_as_a_relation_is_does_not_take_its_place() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b int, constraint c check (a > 0)); create index i on t (b)");
+    for (statement, name) in [
+        ("alter table t add constraint t primary key (a)", "t"),
+        ("alter table t add constraint t unique (a)", "t"),
+        ("alter table t add constraint i unique (a)", "i"),
+        ("create table u (a int constraint u primary key)", "u"),
+        ("create table u (a int constraint q unique, b int constraint q unique)", "q"),
+        ("create table u (a serial constraint u_a_seq primary key)", "u_a_seq"),
+        ("create table u (a int constraint t unique)", "t"),
+    ] {
+        sql.refuses(statement, "42P07", &format!("relation \"{name}\" already exists"));
+    }
+    sql.refuses(
+        "alter table t add constraint c unique (a)",
+        "42710",
+        "constraint \"c\" for relation \"t\" already exists",
+    );
+    sql.run("alter table t add primary key (a)");
+    for name in ["t", "i", "t_pkey"] {
+        let statement = format!("alter table t rename constraint t_pkey to {name}");
+        sql.refuses(&statement, "42P07", &format!("relation \"{name}\" already exists"));
+    }
+    for statement in ["alter table t rename constraint t_pkey to c", "alter index t_pkey rename to c"] {
+        sql.refuses(statement, "42710", "constraint \"c\" for relation \"t\" already exists");
+    }
+    sql.refuses(
+        "alter table t rename constraint no to t",
+        "42704",
+        "constraint \"no\" for table \"t\" does not exist",
+    );
+    // A check has no index.
+    sql.run("alter table t rename constraint c to t; alter table t rename constraint t to i");
+    sql.run("alter table t rename constraint t_pkey to key; insert into t values (1, 2)");
+    assert_eq!(sql.names(), ["i", "key", "t"]);
+}
+
+#[test]
 fn what_exists_already_is_no_error_where_that_was_said() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

@@ -3,10 +3,11 @@
 use super::column::{self, ColumnSpec, column_exists, no_column};
 use super::constraint::{self, Spec};
 use super::{
-    DdlContext, build, drop, names, no_relation, not_a, sequence, storage_parameters, text, validate,
+    DdlContext, build, drop, names, no_relation, not_a, relation_exists, sequence, storage_parameters, text,
+    validate,
 };
 use crate::bind::{self, identifier};
-use crate::catalog::{Column, Layout, Oid, Relation, Sequence, Table, TableKey};
+use crate::catalog::{Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey};
 use crate::types::text::TextStyle;
 use crate::types::{Value, cast};
 use crate::{Error, Result, SqlState};
@@ -496,25 +497,22 @@ fn rename_constraint(
     to: &str,
 ) -> Result<Arc<Table>> {
     let mut table = Table::clone(old);
-    if names::has_constraint(&table, to) {
-        let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
-        return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+    let checks = table.checks.iter_mut().map(|check| (&mut check.name, false));
+    let foreign_keys = table.foreign_keys.iter_mut().map(|key| (&mut key.name, false));
+    let keys = table.indexes.iter_mut().filter(|index| index.constraint.is_some());
+    let mut names = checks.chain(foreign_keys).chain(keys.map(|index| (&mut index.name, true)));
+    let Some((name, is_relation)) = names.find(|(name, _)| *name == from) else {
+        let message = format!("constraint \"{from}\" for table \"{}\" does not exist", old.name);
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
+    };
+    // The index of a key has its name, too.
+    if is_relation {
+        check_free(context, to)?;
     }
-    let names = table
-        .checks
-        .iter_mut()
-        .map(|check| &mut check.name)
-        .chain(table.foreign_keys.iter_mut().map(|key| &mut key.name))
-        .chain(
-            table.indexes.iter_mut().filter(|index| index.constraint.is_some()).map(|index| &mut index.name),
-        );
-    match { names }.find(|name| *name == from) {
-        Some(name) => to.clone_into(name),
-        None => {
-            let message = format!("constraint \"{from}\" for table \"{}\" does not exist", old.name);
-            return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
-        }
+    if names::has_constraint(old, to) {
+        return Err(constraint::constraint_exists(old, to));
     }
+    to.clone_into(name);
     context.put_table(table)
 }
 
@@ -554,7 +552,7 @@ fn single_name(name: &ast::ObjectName) -> Result<String> {
 
 fn check_free(context: &DdlContext<'_>, name: &str) -> Result<()> {
     if context.catalog.names.contains_key(name) {
-        return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+        return Err(relation_exists(name));
     }
     Ok(())
 }
@@ -581,6 +579,10 @@ fn rename_index(context: &mut DdlContext<'_>, name: &ast::ObjectName, new: &str)
     let table = context.claim_known_table(table)?;
     context.check_owner(table.owner, "index", &last)?;
     check_free(context, new)?;
+    let is_key = |other: &Index| other.oid == index && other.constraint.is_some();
+    if table.indexes.iter().any(is_key) && names::has_constraint(&table, new) {
+        return Err(constraint::constraint_exists(&table, new));
+    }
     let mut table = Table::clone(&table);
     match table.indexes.iter_mut().find(|other| other.oid == index) {
         Some(index) => new.clone_into(&mut index.name),

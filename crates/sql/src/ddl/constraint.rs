@@ -1,7 +1,7 @@
 //! Constraints: from syntax to the table's definition, for a new table and for one that has rows.
 
 use super::text;
-use super::{DdlContext, build, names, no_relation, not_a, validate};
+use super::{DdlContext, build, names, no_relation, not_a, relation_exists, validate};
 use crate::bind::identifier;
 use crate::catalog::{
     Check, Column, ColumnNumber, ForeignKey, Index, IndexColumn, ReferentialAction, Relation, Table, TableKey,
@@ -358,6 +358,10 @@ fn key_index(
     }
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     let name = match name {
+        // The index has its name, too.
+        Some(name) if names::is_relation(context.catalog, Some(table), name) => {
+            return Err(relation_exists(name));
+        }
         Some(name) if names::has_constraint(table, name) => return Err(constraint_exists(table, name)),
         Some(name) => name.to_owned(),
         None => names::index(context.catalog, table, &names, if primary { "pkey" } else { "key" }),
@@ -374,7 +378,7 @@ fn key_index(
     }))
 }
 
-fn constraint_exists(table: &Table, name: &str) -> Error {
+pub(super) fn constraint_exists(table: &Table, name: &str) -> Error {
     Error::new(
         SqlState::DUPLICATE_OBJECT,
         format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),

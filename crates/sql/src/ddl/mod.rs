@@ -400,6 +400,10 @@ fn no_relation(name: &str) -> Error {
     Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
 }
 
+fn relation_exists(name: &str) -> Error {
+    Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
 fn not_a(name: &str, what: &str) -> Error {
     let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article} {what}"))
