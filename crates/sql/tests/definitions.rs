@@ -350,6 +350,21 @@ fn a_key_named_as_a_relation_is_does_not_take_its_place() {
 }
 
 #[test]
+fn a_sequence_that_a_default_draws_from_is_found_in_upper_case() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run(
+        "create sequence s; create table t (a int, b int default NEXTVAL('s'), c int default NextVal('S'))",
+    );
+    sql.refuses("drop sequence s", "2BP01", "cannot drop sequence s because other objects depend on it");
+    sql.run("alter sequence s rename to r; insert into t (a) values (1)");
+    let default = |sql: &Sql, column: usize| sql.table("t").columns[column].default.clone();
+    assert_eq!(default(&sql, 1).as_deref(), Some("NEXTVAL('r')"));
+    sql.run("drop sequence r cascade; insert into t (a) values (2)");
+    assert_eq!((default(&sql, 1), default(&sql, 2)), (None, None));
+}
+
+#[test]
 fn what_exists_already_is_no_error_where_that_was_said() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

@@ -314,7 +314,6 @@ pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid
     for table in context.catalog.tables.values() {
         for column in &table.columns {
             if let Some(default) = &column.default
-                && default.contains("val")
                 && text::sequences_mentioned(default)?.iter().any(|name| name == sequence)
             {
                 users.push((table.oid, column.number));

@@ -3,6 +3,7 @@
 use crate::bind::tokens::{Lexeme, tokenize};
 use crate::catalog::{ColumnNumber, Table};
 use crate::system::definition::quote_identifier;
+use crate::types::text::split_name;
 use crate::{Error, Result};
 use sqlparser::tokenizer::Token;
 
@@ -79,24 +80,45 @@ pub(super) fn rename_column(text: &str, old: &str, new: &str) -> Result<String> 
     Ok(replaced(text, &lexemes, &places))
 }
 
-/// Places of string constants that are names of sequences: those in `nextval('...')` and its kin.
+/// Places of string constants that are names of sequences: those in `nextval('...')` and its kin, however they are made one.
 fn sequence_places(lexemes: &[Lexeme]) -> Vec<(usize, String)> {
     let mut places = Vec::new();
-    for (place, window) in lexemes.windows(3).enumerate() {
-        let name = folded(&window[0].token);
-        if let (Some("nextval" | "currval" | "setval"), Token::LParen, Token::SingleQuotedString(text)) =
-            (name.as_deref(), &window[1].token, &window[2].token)
-        {
-            places.push((place + 2, relation_name(text)));
+    for (place, window) in lexemes.windows(2).enumerate() {
+        let is_call = window[1].token == Token::LParen
+            && matches!(folded(&window[0].token).as_deref(), Some("nextval" | "currval" | "setval"));
+        if !is_call {
+            continue;
+        }
+        // `CAST('s' AS regclass)`, `pg_catalog.regclass 's'`, `('s')`.
+        let before_name = |lexeme: &Lexeme| match &lexeme.token {
+            Token::LParen | Token::Period => true,
+            token => matches!(folded(token).as_deref(), Some("cast" | "regclass" | "pg_catalog")),
+        };
+        let passed = lexemes[place + 2..].iter().take_while(|lexeme| before_name(lexeme)).count();
+        let name = place + 2 + passed;
+        if let Some(text) = lexemes.get(name).and_then(|lexeme| string(&lexeme.token)) {
+            places.push((name, relation_name(text)));
         }
     }
     places
 }
 
-/// The name in a string such as `public."T_a_seq"`.
+/// What a string constant says.
+fn string(token: &Token) -> Option<&str> {
+    match token {
+        Token::SingleQuotedString(text)
+        | Token::EscapedStringLiteral(text)
+        | Token::UnicodeStringLiteral(text)
+        | Token::NationalStringLiteral(text) => Some(text),
+        Token::DollarQuotedString(quoted) => Some(&quoted.value),
+        _ => None,
+    }
+}
+
+/// The name in a string such as `public."T_a_seq"`, as it is read when a number is drawn.
 fn relation_name(text: &str) -> String {
-    let parts = lexemes(text).unwrap_or_default();
-    parts.iter().rev().find_map(|part| folded(&part.token)).unwrap_or_else(|| text.to_owned())
+    let parts = split_name(text).unwrap_or_default();
+    parts.into_iter().next_back().unwrap_or_else(|| text.to_owned())
 }
 
 /// Names of sequences that an expression draws from.
@@ -127,6 +149,25 @@ mod tests {
         assert_eq!(sequences_mentioned(text).unwrap(), ["S"]);
         assert_eq!(rename_sequence(text, "S", "t").unwrap(), "1 + nextval( 't'::regclass) - f('S')");
         assert_eq!(rename_sequence(text, "s", "t").unwrap(), text);
+    }
+
+    #[test]
+    fn sequences_are_found_however_they_are_written() {
+        for text in [
+            "NEXTVAL('s')",
+            "\"nextval\"('public.S'::REGCLASS)",
+            "pg_catalog.NextVal(('s')::regclass)",
+            "nextval(CAST('s' AS regclass))",
+            "nextval(regclass 's')",
+            "nextval(pg_catalog.regclass 's')",
+            "nextval($$s$$)",
+            "nextval(E's')",
+        ] {
+            assert_eq!(sequences_mentioned(text).unwrap(), ["s"], "{text}");
+            let renamed = rename_sequence(text, "s", "t").unwrap();
+            assert_eq!(sequences_mentioned(&renamed).unwrap(), ["t"], "{renamed}");
+        }
+        assert!(sequences_mentioned("\"NEXTVAL\"('s') + f('s') + nextval(g('s'))").unwrap().is_empty());
     }
 
     #[test]
