@@ -365,6 +365,22 @@ fn a_sequence_that_a_default_draws_from_is_found_in_upper_case() {
 }
 
 #[test]
+fn a_default_that_goes_with_a_column_does_not_come_back() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a serial, b int default nextval('t_a_seq'), c int)");
+    sql.refuses(
+        "alter table t drop column a",
+        "2BP01",
+        "cannot drop column a of table t because other objects depend on it",
+    );
+    sql.run("alter table t drop column a cascade");
+    assert_eq!(sql.table("t").columns[0].default, None);
+    sql.run("insert into t (c) values (1)");
+    assert_eq!(sql.contents("t").0, [[Value::Null, int(1)]]);
+}
+
+#[test]
 fn what_exists_already_is_no_error_where_that_was_said() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

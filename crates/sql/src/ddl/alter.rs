@@ -255,7 +255,8 @@ fn drop_column(
     };
     let number = table.columns[position].number;
     drop::remove_column_sequences(context, table, number, cascade)?;
-    let mut table = Arc::clone(table);
+    // Other columns of it may have lost their defaults along.
+    let mut table = context.claim_known_table(table.oid)?;
     // Constraints and indexes with the column go, and what leans on them with CASCADE.
     loop {
         let index = table.indexes.iter().find(|index| index.columns.iter().any(|c| c.column == number));
