@@ -381,6 +381,65 @@ fn a_default_that_goes_with_a_column_does_not_come_back() {
 }
 
 #[test]
+fn a_check_mentions_columns_and_no_types_or_keywords_of_their_names() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    let check = |sql: &Sql, table: &str| sql.table(table).checks[0].expression.clone();
+    sql.run("create table e (date date check (date > date '2000-01-01')); alter table e rename date to day");
+    assert_eq!(check(&sql, "e"), "\"day\" > DATE '2000-01-01'");
+    sql.run("insert into e values ('2001-01-01')");
+    assert_eq!(sql.fails("insert into e values ('1999-01-01')").0, "23514");
+    sql.run("create table s (d date, year int, check (extract(year from d) > 1990))");
+    sql.run("alter table s rename year to years; alter table s drop column years");
+    assert_eq!(check(&sql, "s"), "EXTRACT(YEAR FROM d) > 1990");
+    assert_eq!(sql.fails("insert into s values ('1980-01-01')").0, "23514");
+    sql.run("alter table s drop column d");
+    assert!(sql.table("s").checks.is_empty());
+    // Casts, functions, strings in all their forms, and names in quotes.
+    sql.run("create table t (text text, length int, \"q\"\"a\" text, check (length(text) < length and text <> 'text' and text::text <> E'text\\'' and cast(text as text) <> $$text '$$ and \"q\"\"a\" <> \"text\"))");
+    sql.run("alter table t rename text to \"T\"; alter table t rename length to l; alter table t rename \"q\"\"a\" to q");
+    assert_eq!(
+        check(&sql, "t"),
+        "length(\"T\") < l AND \"T\" <> 'text' AND \"T\"::TEXT <> E'text\\'' AND CAST(\"T\" AS TEXT) <> $$text '$$ AND q <> \"T\""
+    );
+    sql.run("insert into t values ('a', 2, 'b')");
+    assert_eq!(sql.fails("insert into t values ('ab', 2, 'b')").0, "23514");
+    // What the system's tables say of it.
+    sql.run("create table y (d date, year int, check (extract(year from d) > 1990))");
+    let columns = "select conkey from pg_constraint where conrelid = 'y'::regclass";
+    assert_eq!(sql.run(columns).text(), [["{1}"]]);
+    assert_eq!(sql.table("y").checks[0].name, "y_d_check");
+}
+
+#[test]
+fn a_check_goes_on_whatever_its_table_is_called() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run(
+        "create table t (a int, t int, b int, check (t.a > 0 and t.t > 1 and t . b > 2 and \"t\".\"b\" < 9))",
+    );
+    assert_eq!(sql.table("t").checks[0].expression, "a > 0 AND t > 1 AND b > 2 AND b < 9");
+    sql.run("alter table t rename to u; insert into u values (1, 2, 3)");
+    assert_eq!(sql.fails("insert into u values (0, 2, 3)").0, "23514");
+    sql.run(
+        "alter table u add check (u.a <> 5), add column c int check (u.c > 0); alter table u rename to v",
+    );
+    sql.run("insert into v values (1, 2, 3, 4)");
+    assert_eq!(sql.fails("insert into v values (5, 2, 3, 4)").0, "23514");
+    assert_eq!(sql.fails("insert into v values (1, 2, 3, 0)").0, "23514");
+    // The row has the table's name.
+    sql.run("create table w (a int, b int, check (w is not null)); alter table w rename to x");
+    sql.run("alter table x rename a to c; insert into x values (1, 2)");
+    assert_eq!(sql.fails("insert into x values (1, null)").0, "23514");
+    let message = "a name by which constraint \"w_check\" would mean something else is not supported";
+    sql.refuses("alter table x rename to c", "0A000", message);
+    sql.refuses("alter table x rename b to x", "0A000", message);
+    // A column goes without it.
+    sql.run("alter table x drop column b; insert into x values (1)");
+    assert_eq!(sql.fails("insert into x values (null)").0, "23514");
+}
+
+#[test]
 fn what_exists_already_is_no_error_where_that_was_said() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

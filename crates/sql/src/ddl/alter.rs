@@ -7,7 +7,7 @@ use super::{
     validate,
 };
 use crate::bind::{self, identifier};
-use crate::catalog::{Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey};
+use crate::catalog::{Check, Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey};
 use crate::types::text::TextStyle;
 use crate::types::{Value, cast};
 use crate::{Error, Result, SqlState};
@@ -275,7 +275,7 @@ fn drop_column(
     let mut new = Table::clone(&table);
     let mut checks = Vec::new();
     for check in new.checks.drain(..) {
-        if !text::columns_mentioned(&table, &check.expression)?.contains(&number) {
+        if !context.mentions(&table, &check.expression)?.iter().any(|it| it.column == Some(number)) {
             checks.push(check);
         }
     }
@@ -411,7 +411,8 @@ fn change_type(
     let table = context.put_table(table)?;
     // A value may have become another one, as a number that is rounded.
     for check in &table.checks {
-        if text::columns_mentioned(&table, &check.expression)?.contains(&number) {
+        let mentions = context.mentions(&table, &check.expression)?;
+        if mentions.iter().any(|it| it.column.is_none_or(|column| column == number)) {
             validate::check(context, &table, check)?;
         }
     }
@@ -428,12 +429,21 @@ fn rename_column(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to:
     }
     let mut table = Table::clone(old);
     table.columns[position].name = to.to_owned();
-    for check in &mut table.checks {
-        if text::columns_mentioned(old, &check.expression)?.contains(&old.columns[position].number) {
-            check.expression = text::rename_column(&check.expression, from, to)?;
-        }
-    }
+    let checks = old.checks.iter().map(|check| renamed_check(context, old, &table, check));
+    table.checks = checks.collect::<Result<_>>()?;
     context.put_table(table)
+}
+
+/// A check as it reads once the table, or a column of it, is called otherwise.
+fn renamed_check(context: &DdlContext<'_>, old: &Table, new: &Table, check: &Check) -> Result<Check> {
+    let before = context.mentions(old, &check.expression)?;
+    let expression = text::named(&check.expression, &before, new)?;
+    let after = context.mentions(new, &expression)?;
+    if !before.iter().map(|it| it.column).eq(after.iter().map(|it| it.column)) {
+        let what = format!("a name by which constraint \"{}\" would mean something else", check.name);
+        return Err(Error::unsupported(what));
+    }
+    Ok(Check { expression, ..check.clone() })
 }
 
 // ---- constraints ----------------------------------------------------------------------------------------------------
@@ -536,9 +546,17 @@ fn rename_relation(
         Some(Relation::Table(_)) | None => {
             let Some(table) = context.claim_named_table(name, if_exists)? else { return Ok(()) };
             check_free(context, &new)?;
-            let mut table = Table::clone(&table);
-            table.name = new;
-            context.put_table(table)?;
+            let mut renamed = Table::clone(&table);
+            renamed.name = new;
+            let checks = table.checks.iter().map(|check| {
+                match renamed_check(context, &table, &renamed, check) {
+                    // An earlier release has left the table's old name in it, which may be the one that it gets back.
+                    Err(error) if error.state() == SqlState::UNDEFINED_TABLE => Ok(check.clone()),
+                    check => check,
+                }
+            });
+            renamed.checks = checks.collect::<Result<_>>()?;
+            context.put_table(renamed)?;
             Ok(())
         }
     }

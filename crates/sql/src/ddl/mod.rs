@@ -55,7 +55,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use load::{Encoded, Sorting, Spare, Take, fill};
-pub(crate) use text::{columns_mentioned, sequences_mentioned};
+pub(crate) use text::sequences_mentioned;
 
 /// What a definition statement runs with.
 pub struct DdlContext<'a> {
