@@ -365,6 +365,10 @@ fn change_type(
     if (ty, modifier) == (from, old_modifier) {
         return Ok(Arc::clone(old));
     }
+    let owned = sequence::owned(context, old.oid, Some(number));
+    if let Some(sequence) = owned.iter().find(|sequence| sequence.identity) {
+        sequence::change_type(context, sequence.oid, ty)?;
+    }
     if !ty.is_storable() {
         return Err(Error::unsupported(format!("a column of type {}", ty.name())));
     }

@@ -250,7 +250,21 @@ fn alter_options(
     options: &Options,
 ) -> Result<()> {
     let Some(old) = claim_named(context, name, if_exists)? else { return Ok(()) };
-    let mut sequence = Sequence::clone(&old);
+    change(context, &old, options)
+}
+
+/// The type of an identity column's sequence becomes that of the column.
+pub(super) fn change_type(context: &mut DdlContext<'_>, sequence: Oid, ty: Type) -> Result<()> {
+    if !ty.is_integer() {
+        return Err(invalid("identity column type must be smallint, integer, or bigint".to_owned()));
+    }
+    let Some(old) = context.claim_sequence(sequence)? else { return Ok(()) };
+    change(context, &old, &Options { ty: Some(ty), ..Options::default() })
+}
+
+/// Changes a sequence that was claimed.
+fn change(context: &mut DdlContext<'_>, old: &Sequence, options: &Options) -> Result<()> {
+    let mut sequence = Sequence::clone(old);
     apply(context, &mut sequence, options, false)?;
     if let Some(owner) = &options.owned_by {
         if sequence.identity {
@@ -270,7 +284,7 @@ fn alter_options(
             restart(context, &mut sequence, value)?;
         }
         None => {
-            let position = context.numbers.current(&old)?;
+            let position = context.numbers.current(old)?;
             if position.called {
                 check_within("RESTART", position.value, &sequence)?;
             } else if options.start.is_some() || sequence.begin.0 != sequence.start {
