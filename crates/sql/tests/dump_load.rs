@@ -515,10 +515,52 @@ fn what_was_cut_off_is_refused_before_anything_is_loaded() {
     shorten("s.csv");
     let error = loaded(&third, Origin::Folder(folder.clone()), &load::Options::default()).unwrap_err();
     assert!(error.to_string().contains("s.csv"), "{error}");
+    // Scripts as well: cut at the end of a line, where nothing in them tells, or gone.
+    let whole = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let table = whole("s.csv");
+    std::fs::write(folder.join("s.csv"), format!("{table}\n")).unwrap();
+    for name in ["schema.sql", "indexes.sql"] {
+        let text = whole(name);
+        let line = text.trim_end().rfind('\n').unwrap() + 1;
+        for cut in [Some(&text[..line]), Some(""), None] {
+            match cut {
+                Some(cut) => std::fs::write(folder.join(name), cut).unwrap(),
+                None => std::fs::remove_file(folder.join(name)).unwrap(),
+            }
+            let error =
+                loaded(&third, Origin::Folder(folder.clone()), &load::Options::default()).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert!(third.catalog().tables.is_empty());
+        }
+        std::fs::write(folder.join(name), text).unwrap();
+    }
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
     let error = loaded(&third, Origin::Folder(folder), &load::Options::default()).unwrap_err();
     assert!(error.to_string().contains("no complete dump"), "{error}");
     assert!(third.catalog().tables.is_empty());
+}
+
+#[test]
+fn a_folder_of_an_earlier_release_is_loaded_and_one_of_a_later_one_refused() {
+    let site = Site::new();
+    let first =
+        site.database("first.gnt", "create table t (a int primary key); insert into t values (1), (2)");
+    let folder = site.path("csv");
+    let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
+    job(&first, JobKind::Dump, |watch| dump(first.store(), &csv, Target::Path(folder.clone()), watch))
+        .unwrap();
+    let manifest = folder.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    // It told of tables only.
+    let (begin, rest) = text.split_once("\"scripts\": [").unwrap();
+    let (_, end) = rest.split_once("],").unwrap();
+    std::fs::write(&manifest, format!("{begin}{end}").replace("csv 2", "csv 1")).unwrap();
+    let second = site.database("second.gnt", "");
+    loaded(&second, Origin::Folder(folder.clone()), &load::Options::default()).unwrap();
+    assert_eq!(dumped(&second, &dump::Options::default()), dumped(&first, &dump::Options::default()));
+    std::fs::write(&manifest, text.replace("csv 2", "csv 3")).unwrap();
+    let error = loaded(&second, Origin::Folder(folder), &load::Options::default()).unwrap_err();
+    assert!(error.to_string().contains("the format \"gannet dump csv 3\" is not known"), "{error}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ use crate::bind::utility::{CopyTarget, Utility};
 use crate::bind::{self, Kind};
 use crate::ddl::Sorting;
 use crate::dump::{
-    FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, ManifestTable, SCHEMA, failed,
+    FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS, Manifest, SCHEMA,
+    failed,
 };
 use crate::room::Room;
 use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
@@ -611,19 +612,26 @@ impl Loader<'_, '_> {
             let there = disk.exists(&path).map_err(failed)?;
             there.then(|| Input::open(disk, &path, self.options.mode)).transpose()
         };
-        let (schema, indexes) = (open(SCHEMA)?, open(INDEXES)?);
-        let is_cut = |table: &ManifestTable| {
-            let path = folder.join(&table.file);
-            let message = format!("{path:?} does not have the {} bytes that were dumped", table.bytes);
+        let is_cut = |file: &str, bytes: u64| {
+            let path = folder.join(file);
+            let message = format!("{path:?} does not have the {bytes} bytes that were dumped");
             Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
         };
         // All are looked at before anything is done, and opened one by one: an open one takes memory.
-        for table in &manifest.tables {
-            let len = Input::len_of(disk, &folder.join(&table.file), self.options.mode)?;
-            if len != Some(table.bytes) {
-                return Err(is_cut(table));
+        let scripts = manifest.scripts.iter().map(|script| (script.file.as_str(), script.bytes));
+        let tables = manifest.tables.iter().map(|table| (table.file.as_str(), table.bytes));
+        for (file, bytes) in scripts.chain(tables) {
+            if Input::len_of(disk, &folder.join(file), self.options.mode)? != Some(bytes) {
+                return Err(is_cut(file, bytes));
             }
         }
+        // What lies beside them is not of the dump.
+        let is_listed = |name: &str| {
+            manifest.format == MANIFEST_WITHOUT_SCRIPTS
+                || manifest.scripts.iter().any(|script| script.file == name)
+        };
+        let script = |name: &str| if is_listed(name) { open(name) } else { Ok(None) };
+        let (schema, indexes) = (script(SCHEMA)?, script(INDEXES)?);
         let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
         let total = manifest.tables.iter().map(|table| table.bytes).sum::<u64>() + of(&schema) + of(&indexes);
         self.watch.job().phase("loads", Unit::Bytes, total);
@@ -633,7 +641,7 @@ impl Loader<'_, '_> {
         schema.map_or(Ok(()), |input| self.script(input))?;
         for table in &manifest.tables {
             let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes));
-            let mut input = input.ok_or_else(|| is_cut(table))?;
+            let mut input = input.ok_or_else(|| is_cut(&table.file, table.bytes))?;
             input.charge_to(self.room.as_ref());
             let columns = read_header(&mut input)?;
             let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();
@@ -711,8 +719,11 @@ fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Resu
     }
     let bad = |why: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("{path:?}: {why}"));
     let manifest: Manifest = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-    if manifest.format != MANIFEST_FORMAT {
+    if ![MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS].contains(&manifest.format.as_str()) {
         return Err(bad(format!("the format {:?} is not known", manifest.format)));
+    }
+    if let Some(script) = manifest.scripts.iter().find(|script| ![SCHEMA, INDEXES].contains(&&*script.file)) {
+        return Err(bad(format!("{:?} is no script of a dump", script.file)));
     }
     if let Some(table) = manifest.tables.iter().find(|table| table.file.contains(['/', '\\'])) {
         return Err(bad(format!("{:?} is no file of the folder", table.file)));
