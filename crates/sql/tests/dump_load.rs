@@ -564,6 +564,46 @@ fn a_folder_of_an_earlier_release_is_loaded_and_one_of_a_later_one_refused() {
 }
 
 #[test]
+fn what_stands_beside_an_action_that_does_not_matter_is_done() {
+    let site = Site::new();
+    let script = "create table cluster (a int primary key);
+create table t (a int, b int);
+copy cluster from stdin;
+1
+\\.
+\
+         copy t from stdin;
+1\t2
+\\.
+\
+         alter table t add constraint p primary key (a) with (fillfactor = 70), owner to bob;
+\
+         alter table t add check (a > 0), owner to bob;
+\
+         alter table only t alter a set statistics 100, add column c int default 7;
+\
+         alter table t add foreign key (a) references cluster on delete cascade;
+";
+    for in_file in [true, false] {
+        let database = site.database(&format!("{in_file}.gnt"), "");
+        let origin = match in_file {
+            true => site.file("t.sql", script),
+            false => stream(std::io::Cursor::new(script.to_owned())),
+        };
+        let outcome = loaded(&database, origin, &load::Options::default()).unwrap();
+        let passed = |what: &str| outcome.passed_over.get(what).copied();
+        assert_eq!(
+            (passed("OWNER TO"), passed("SET STATISTICS"), passed("CLUSTER ON")),
+            (Some(2), Some(1), None)
+        );
+        assert_eq!(run(&database, "select * from t"), [["1", "2", "7"]]);
+        let names = "select conname from pg_constraint where conrelid = 't'::regclass order by 1";
+        assert_eq!(run(&database, names), [["p"], ["t_a_check"], ["t_a_fkey"]]);
+        assert_eq!(outcome.statements, 6);
+    }
+}
+
+#[test]
 fn nothing_is_overwritten_and_a_cancelled_dump_leaves_nothing() {
     let site = Site::new();
     let database = site.database("first.gnt", EVERYTHING);

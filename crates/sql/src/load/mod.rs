@@ -363,7 +363,12 @@ impl Loader<'_, '_> {
                     let early = self.early.entry(table.to_owned()).or_default();
                     // The key first: an index has it in its entries.
                     let place = if statement::primary_key_of(&words).is_some() { 0 } else { early.len() };
-                    early.insert(place, text.trim().to_owned());
+                    // As it is run when its turn comes.
+                    match statement::judge(&text) {
+                        Judged::Run => early.insert(place, text.trim().to_owned()),
+                        Judged::Instead(text, _) => early.insert(place, text.trim().to_owned()),
+                        _ => {}
+                    }
                 }
             }
         }
