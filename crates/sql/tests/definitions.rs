@@ -676,6 +676,56 @@ fn two_sessions_do_not_make_one_name_twice() {
     assert_eq!(one.table("t").columns[0].name, "a");
 }
 
+/// Runs a statement in another session while `first` has done something and not committed it; gives how it ends once that is committed.
+fn behind(one: &mut Sql, first: &str, second: &'static str) -> Result<(), (&'static str, String)> {
+    let mut two = Sql { session: one.database.session("owner").unwrap(), database: one.database.clone() };
+    one.run(&format!("begin; {first}"));
+    two.run("set lock_timeout = '50ms'");
+    assert_eq!(two.fails(second).0, "55P03", "{second} waits");
+    let waiting = std::thread::spawn(move || {
+        two.run("set lock_timeout = 0");
+        two.attempt(second).map(drop).map_err(|error| (error.state().0, error.to_string()))
+    });
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    one.run("commit");
+    waiting.join().unwrap()
+}
+
+#[test]
+fn a_sequence_stays_what_a_default_names_whoever_changes_it_meanwhile() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s");
+    let create = "create table t (a int, b int default nextval('s'))";
+    assert_eq!(behind(&mut sql, create, "alter sequence s rename to r"), Ok(()));
+    assert_eq!(sql.table("t").columns[1].default.as_deref(), Some("nextval('r')"));
+    sql.run("insert into t (a) values (1)");
+    let refused =
+        |name| Err(("2BP01", format!("cannot drop sequence {name} because other objects depend on it")));
+    sql.run("create sequence q");
+    let default = "alter table t alter a set default nextval('q')";
+    assert_eq!(behind(&mut sql, default, "drop sequence q"), refused("q"));
+    let column = "alter table t add column c int default NEXTVAL('public.q')";
+    sql.run("alter table t alter a drop default");
+    assert_eq!(behind(&mut sql, column, "drop sequence q"), refused("q"));
+    // It is another one now, or none.
+    sql.run("create sequence a");
+    let rename = "alter sequence a rename to b";
+    let gone = |what| Err(("42P01", format!("{what} \"a\" does not exist")));
+    assert_eq!(behind(&mut sql, rename, "drop sequence a"), gone("sequence"));
+    sql.run("alter sequence b rename to a");
+    assert_eq!(behind(&mut sql, rename, "alter sequence a rename to c"), gone("relation"));
+    sql.run("alter sequence b rename to a");
+    assert_eq!(
+        behind(&mut sql, "drop sequence a", "create table u (x int default nextval('a'))"),
+        gone("relation")
+    );
+    assert_eq!(sql.names(), ["q", "r", "t"]);
+    // What has come to belong to a table goes with it.
+    assert_eq!(behind(&mut sql, "create sequence o owned by t.a", "drop table t"), Ok(()));
+    assert_eq!(sql.names(), ["q", "r"]);
+}
+
 #[test]
 fn analyze_finds_out_about_rows() {
     let fixture = Fixture::new();

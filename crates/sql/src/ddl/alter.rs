@@ -328,7 +328,9 @@ fn alter_column(
             if identity() {
                 return Err(is_identity());
             }
-            column.default = Some(context.define_default(column, &value.to_string())?);
+            let default = context.define_default(column, &value.to_string())?;
+            context.draw_from(&default)?;
+            column.default = Some(default);
         }
         AlterColumnOperation::DropDefault => {
             if identity() {

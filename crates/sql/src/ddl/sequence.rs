@@ -197,7 +197,10 @@ fn owning_column(
     let table = context.claim_named_table(&object_name(table), false)?;
     let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
     let position = table.find_column(column).ok_or_else(|| super::column::no_column(column, &table.name))?;
-    Ok((table.oid, table.columns[position].number))
+    let owner = (table.oid, table.columns[position].number);
+    // Who waits for the table, to drop it, begins anew, and takes the sequence along.
+    context.put_table(Table::clone(&table))?;
+    Ok(owner)
 }
 
 /// The sequence of a name, locked for a change.
