@@ -604,6 +604,85 @@ copy cluster from stdin;
 }
 
 #[test]
+fn null_is_forced_in_a_copy_that_names_no_columns() {
+    let site = Site::new();
+    let create = "create table t (a text, b int, c text);\n";
+    let copy =
+        "copy t from stdin with (format csv, force_null (c), force_not_null (a));\n,1,\"\"\nx,2,y\n\\.\n";
+    let rows = "select a, b, c is null from t order by b";
+    for skip in [false, true] {
+        let database = site.database(&format!("{skip}.gnt"), "");
+        let options = load::Options { skip, ..load::Options::default() };
+        let outcome = loaded(&database, site.file("t.sql", &format!("{create}{copy}")), &options).unwrap();
+        assert_eq!((outcome.rows, outcome.bad_rows, outcome.bad_statements), (2, 0, 0));
+        assert_eq!(run(&database, rows), [["", "1", "t"], ["x", "2", "f"]]);
+        // Row by row.
+        let outcome = loaded(&database, stream(std::io::Cursor::new(copy)), &options).unwrap();
+        assert_eq!((outcome.rows, outcome.built), (2, 0));
+        let wrong = "copy t from stdin with (format csv, force_null (z));\n\\.\ncopy u from stdin with (format csv, force_null (z));\n1\n\\.\n";
+        match loaded(&database, site.file("wrong.sql", wrong), &options) {
+            Ok(outcome) => {
+                assert_eq!((skip, outcome.bad_statements, outcome.bad_rows), (true, 2, 0));
+                assert!(outcome.problems[1].contains("relation \"u\" does not exist"));
+            }
+            Err(error) => {
+                assert!(!skip);
+                assert!(
+                    error.to_string().contains("FORCE_NULL column \"z\" not referenced by COPY"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_rows_behind_a_header_are_skipped_one_by_one() {
+    let site = Site::new();
+    let options = load::Options { skip: true, ..load::Options::default() };
+    let create = "create table t (a int primary key, b int, p int references t);\n";
+    let mut data = String::from("a,\"b\n\",p\n");
+    for row in 0..3000 {
+        let b = if row % 500 == 7 { "x".to_owned() } else { row.to_string() };
+        // The first one refers to the last one.
+        let p = if row == 0 { "2999" } else { "" };
+        data.push_str(&format!("{row},{b},{p}\n"));
+    }
+    let script = format!("{create}copy t from stdin with (format csv, header);\n{data}\\.\nselect 1;\n");
+    let check = |database: &Database, outcome: &Outcome| {
+        assert_eq!(
+            (outcome.rows, outcome.bad_rows, outcome.bad_statements),
+            (2994, 6, 0),
+            "{:?}",
+            outcome.problems
+        );
+        assert_eq!(run(database, "select count(*), sum(b) from t where b >= 0"), [["2994", "4490958"]]);
+    };
+    let of_file = site.database("file.gnt", "");
+    let outcome = loaded(&of_file, site.file("t.sql", &script), &options).unwrap();
+    check(&of_file, &outcome);
+    // Behind two statements and a header of two lines.
+    assert!(
+        outcome.problems[0].ends_with("t.sql:12: column b: invalid input syntax for type integer: \"x\""),
+        "{:?}",
+        outcome.problems
+    );
+    let of_stream = site.database("stream.gnt", "");
+    check(&of_stream, &loaded(&of_stream, stream(std::io::Cursor::new(script)), &options).unwrap());
+    // A header alone, none at all, and one that does not match.
+    let script = "create table t (a int);\ncopy t from stdin with (format csv, header);\na\n\\.\n\
+         copy t from stdin with (format csv, header);\n\\.\n\
+         copy t from stdin with (format csv, header match);\nb\n1\n\\.\n\
+         copy t from stdin with (format csv, header match);\na\n1\nx\n\\.\ninsert into t values (2);\n";
+    let few = site.database("few.gnt", "");
+    let outcome = loaded(&few, site.file("few.sql", script), &options).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows, outcome.bad_statements), (1, 1, 1), "{:?}", outcome.problems);
+    assert!(outcome.problems[0].contains("few.sql:7: "), "{:?}", outcome.problems);
+    assert!(outcome.problems[1].contains("few.sql:14: column a: "), "{:?}", outcome.problems);
+    assert_eq!(run(&few, "select a from t order by a"), [["1"], ["2"]]);
+}
+
+#[test]
 fn nothing_is_overwritten_and_a_cancelled_dump_leaves_nothing() {
     let site = Site::new();
     let database = site.database("first.gnt", EVERYTHING);

@@ -23,7 +23,7 @@ mod statement;
 
 pub use embedded::Embedded;
 
-use crate::bind::utility::{CopyTarget, Utility};
+use crate::bind::utility::{CopyOption, CopyTarget, CopyValue, Utility};
 use crate::bind::{self, Kind};
 use crate::ddl::Sorting;
 use crate::dump::{
@@ -492,7 +492,11 @@ impl Loader<'_, '_> {
                 let message = format!("relation \"{schema}.{}\" does not exist", relation.name);
                 return Err(Error::new(SqlState::UNDEFINED_TABLE, message));
             }
-            let options = read_options(&copy.options, &columns, true)?;
+            let copied = match columns.as_slice() {
+                [] => self.all_columns(&relation.name, &copy.options),
+                columns => columns.to_owned(),
+            };
+            let options = read_options(&copy.options, &copied, true)?;
             Ok((relation.name, columns, options))
         });
         let (table, columns, options) = match parsed {
@@ -506,6 +510,20 @@ impl Loader<'_, '_> {
         let file = input.name().to_owned();
         self.rows(&CopyData { sql, table, columns, options, in_script: true, line, file: &file }, input)
             .map(drop)
+    }
+
+    /// The columns of a COPY that names none: those of the table; where nobody here knows it, those that its options name, for whoever runs it
+    /// to say whether they are there.
+    fn all_columns(&mut self, table: &str, options: &[CopyOption]) -> Vec<String> {
+        let catalog = self.destination.session().map(|session| session.state().database().catalog());
+        if let Some(table) = catalog.as_ref().and_then(|catalog| catalog.table(table)) {
+            return table.columns.iter().map(|column| column.name.clone()).collect();
+        }
+        let of = |option: &CopyOption| match &option.value {
+            CopyValue::Columns(names) => names.clone(),
+            _ => Vec::new(),
+        };
+        options.iter().flat_map(of).collect()
     }
 
     /// Loads the data; gives the rows that were there, bad ones included. `None`: they were passed over, as there is no place for any of them.
