@@ -76,6 +76,19 @@ impl Sql {
         names
     }
 
+    /// Changes what is stored of a table, as another release might have stored it.
+    fn change_entry(&self, table: &str, change: impl Fn(&str) -> String) {
+        let mut transaction = self.database.store().begin(TransactionOptions::default());
+        let tree = transaction.tree("catalog.sql").unwrap().unwrap();
+        let mut key = vec![1];
+        key.extend_from_slice(&self.table(table).oid.to_be_bytes());
+        let entry = transaction.get(&tree, &key).unwrap().unwrap();
+        let mut changed = entry[..8].to_vec();
+        changed.extend_from_slice(change(std::str::from_utf8(&entry[8..]).unwrap()).as_bytes());
+        transaction.put(&tree, &key, &changed).unwrap();
+        transaction.commit().unwrap();
+    }
+
     /// Puts rows into a table without indexes, as INSERT would.
     fn fill(&self, name: &str, rows: impl Iterator<Item = Vec<Value>>) {
         let table = self.table(name);
@@ -440,6 +453,25 @@ fn a_check_goes_on_whatever_its_table_is_called() {
 }
 
 #[test]
+fn what_an_earlier_release_has_left_of_names_can_be_mended() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table u (a int check (a > 0)); create table k (a int primary key, b int unique)");
+    // It had stored checks with the table's name, and left it there when that changed.
+    sql.change_entry("u", |json| json.replace("a > 0", "t.a > 0"));
+    // Its keys might be named as their table.
+    sql.change_entry("k", |json| json.replace("k_b_key", "k"));
+    sql.close();
+    let mut sql = fixture.open();
+    assert_eq!(sql.fails("insert into u values (1)").0, "42P01");
+    assert_eq!(sql.run("select count(*) from pg_constraint").text(), [["3"]]);
+    sql.run("alter table u rename to t; insert into t values (1)");
+    sql.run("alter table t rename to v; insert into v values (1)");
+    assert_eq!(sql.table("v").checks[0].expression, "a > 0");
+    sql.run("alter index k rename to k_key; insert into k values (1, 2)");
+}
+
+#[test]
 fn what_exists_already_is_no_error_where_that_was_said() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();
@@ -637,18 +669,7 @@ fn a_definition_of_a_newer_release_is_refused_by_name() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();
     sql.run("create table fruit (a int)");
-    {
-        let mut transaction = sql.database.store().begin(TransactionOptions::default());
-        let tree = transaction.tree("catalog.sql").unwrap().unwrap();
-        let mut key = vec![1];
-        key.extend_from_slice(&sql.table("fruit").oid.to_be_bytes());
-        let entry = transaction.get(&tree, &key).unwrap().unwrap();
-        let mut changed = entry[..8].to_vec();
-        changed.extend_from_slice(b"{\"colour\":1,");
-        changed.extend_from_slice(&entry[9..]);
-        transaction.put(&tree, &key, &changed).unwrap();
-        transaction.commit().unwrap();
-    }
+    sql.change_entry("fruit", |json| json.replacen('{', "{\"colour\":1,", 1));
     sql.close();
     let error = Database::open(&fixture.engine, &fixture.path, &OpenOptions::default(), "owner").unwrap_err();
     assert_eq!(error.state().0, "0A000");
