@@ -76,6 +76,19 @@ impl Sql {
         names
     }
 
+    /// Changes what is stored of a table, as another release might have stored it.
+    fn change_entry(&self, table: &str, change: impl Fn(&str) -> String) {
+        let mut transaction = self.database.store().begin(TransactionOptions::default());
+        let tree = transaction.tree("catalog.sql").unwrap().unwrap();
+        let mut key = vec![1];
+        key.extend_from_slice(&self.table(table).oid.to_be_bytes());
+        let entry = transaction.get(&tree, &key).unwrap().unwrap();
+        let mut changed = entry[..8].to_vec();
+        changed.extend_from_slice(change(std::str::from_utf8(&entry[8..]).unwrap()).as_bytes());
+        transaction.put(&tree, &key, &changed).unwrap();
+        transaction.commit().unwrap();
+    }
+
     /// Puts rows into a table without indexes, as INSERT would.
     fn fill(&self, name: &str, rows: impl Iterator<Item = Vec<Value>>) {
         let table = self.table(name);
@@ -310,6 +323,155 @@ fn errors_are_those_of_postgresql() {
 }
 
 #[test]
+fn a_key_named_as_a_relation_is_does_not_take_its_place() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int, b int, constraint c check (a > 0)); create index i on t (b)");
+    for (statement, name) in [
+        ("alter table t add constraint t primary key (a)", "t"),
+        ("alter table t add constraint t unique (a)", "t"),
+        ("alter table t add constraint i unique (a)", "i"),
+        ("create table u (a int constraint u primary key)", "u"),
+        ("create table u (a int constraint q unique, b int constraint q unique)", "q"),
+        ("create table u (a serial constraint u_a_seq primary key)", "u_a_seq"),
+        ("create table u (a int constraint t unique)", "t"),
+    ] {
+        sql.refuses(statement, "42P07", &format!("relation \"{name}\" already exists"));
+    }
+    sql.refuses(
+        "alter table t add constraint c unique (a)",
+        "42710",
+        "constraint \"c\" for relation \"t\" already exists",
+    );
+    sql.run("alter table t add primary key (a)");
+    for name in ["t", "i", "t_pkey"] {
+        let statement = format!("alter table t rename constraint t_pkey to {name}");
+        sql.refuses(&statement, "42P07", &format!("relation \"{name}\" already exists"));
+    }
+    for statement in ["alter table t rename constraint t_pkey to c", "alter index t_pkey rename to c"] {
+        sql.refuses(statement, "42710", "constraint \"c\" for relation \"t\" already exists");
+    }
+    sql.refuses(
+        "alter table t rename constraint no to t",
+        "42704",
+        "constraint \"no\" for table \"t\" does not exist",
+    );
+    // A check has no index.
+    sql.run("alter table t rename constraint c to t; alter table t rename constraint t to i");
+    sql.run("alter table t rename constraint t_pkey to key; insert into t values (1, 2)");
+    assert_eq!(sql.names(), ["i", "key", "t"]);
+}
+
+#[test]
+fn a_sequence_that_a_default_draws_from_is_found_in_upper_case() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run(
+        "create sequence s; create table t (a int, b int default NEXTVAL('s'), c int default NextVal('S'))",
+    );
+    sql.refuses("drop sequence s", "2BP01", "cannot drop sequence s because other objects depend on it");
+    sql.run("alter sequence s rename to r; insert into t (a) values (1)");
+    let default = |sql: &Sql, column: usize| sql.table("t").columns[column].default.clone();
+    assert_eq!(default(&sql, 1).as_deref(), Some("NEXTVAL('r')"));
+    sql.run("drop sequence r cascade; insert into t (a) values (2)");
+    assert_eq!((default(&sql, 1), default(&sql, 2)), (None, None));
+}
+
+#[test]
+fn a_default_that_goes_with_a_column_does_not_come_back() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a serial, b int default nextval('t_a_seq'), c int)");
+    sql.refuses(
+        "alter table t drop column a",
+        "2BP01",
+        "cannot drop column a of table t because other objects depend on it",
+    );
+    sql.run("alter table t drop column a cascade");
+    assert_eq!(sql.table("t").columns[0].default, None);
+    sql.run("insert into t (c) values (1)");
+    assert_eq!(sql.contents("t").0, [[Value::Null, int(1)]]);
+}
+
+#[test]
+fn a_check_mentions_columns_and_no_types_or_keywords_of_their_names() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    let check = |sql: &Sql, table: &str| sql.table(table).checks[0].expression.clone();
+    sql.run("create table e (date date check (date > date '2000-01-01')); alter table e rename date to day");
+    assert_eq!(check(&sql, "e"), "\"day\" > DATE '2000-01-01'");
+    sql.run("insert into e values ('2001-01-01')");
+    assert_eq!(sql.fails("insert into e values ('1999-01-01')").0, "23514");
+    sql.run("create table s (d date, year int, check (extract(year from d) > 1990))");
+    sql.run("alter table s rename year to years; alter table s drop column years");
+    assert_eq!(check(&sql, "s"), "EXTRACT(YEAR FROM d) > 1990");
+    assert_eq!(sql.fails("insert into s values ('1980-01-01')").0, "23514");
+    sql.run("alter table s drop column d");
+    assert!(sql.table("s").checks.is_empty());
+    // Casts, functions, strings in all their forms, and names in quotes.
+    sql.run("create table t (text text, length int, \"q\"\"a\" text, check (length(text) < length and text <> 'text' and text::text <> E'text\\'' and cast(text as text) <> $$text '$$ and \"q\"\"a\" <> \"text\"))");
+    sql.run("alter table t rename text to \"T\"; alter table t rename length to l; alter table t rename \"q\"\"a\" to q");
+    assert_eq!(
+        check(&sql, "t"),
+        "length(\"T\") < l AND \"T\" <> 'text' AND \"T\"::TEXT <> E'text\\'' AND CAST(\"T\" AS TEXT) <> $$text '$$ AND q <> \"T\""
+    );
+    sql.run("insert into t values ('a', 2, 'b')");
+    assert_eq!(sql.fails("insert into t values ('ab', 2, 'b')").0, "23514");
+    // What the system's tables say of it.
+    sql.run("create table y (d date, year int, check (extract(year from d) > 1990))");
+    let columns = "select conkey from pg_constraint where conrelid = 'y'::regclass";
+    assert_eq!(sql.run(columns).text(), [["{1}"]]);
+    assert_eq!(sql.table("y").checks[0].name, "y_d_check");
+}
+
+#[test]
+fn a_check_goes_on_whatever_its_table_is_called() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run(
+        "create table t (a int, t int, b int, check (t.a > 0 and t.t > 1 and t . b > 2 and \"t\".\"b\" < 9))",
+    );
+    assert_eq!(sql.table("t").checks[0].expression, "a > 0 AND t > 1 AND b > 2 AND b < 9");
+    sql.run("alter table t rename to u; insert into u values (1, 2, 3)");
+    assert_eq!(sql.fails("insert into u values (0, 2, 3)").0, "23514");
+    sql.run(
+        "alter table u add check (u.a <> 5), add column c int check (u.c > 0); alter table u rename to v",
+    );
+    sql.run("insert into v values (1, 2, 3, 4)");
+    assert_eq!(sql.fails("insert into v values (5, 2, 3, 4)").0, "23514");
+    assert_eq!(sql.fails("insert into v values (1, 2, 3, 0)").0, "23514");
+    // The row has the table's name.
+    sql.run("create table w (a int, b int, check (w is not null)); alter table w rename to x");
+    sql.run("alter table x rename a to c; insert into x values (1, 2)");
+    assert_eq!(sql.fails("insert into x values (1, null)").0, "23514");
+    let message = "a name by which constraint \"w_check\" would mean something else is not supported";
+    sql.refuses("alter table x rename to c", "0A000", message);
+    sql.refuses("alter table x rename b to x", "0A000", message);
+    // A column goes without it.
+    sql.run("alter table x drop column b; insert into x values (1)");
+    assert_eq!(sql.fails("insert into x values (null)").0, "23514");
+}
+
+#[test]
+fn what_an_earlier_release_has_left_of_names_can_be_mended() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table u (a int check (a > 0)); create table k (a int primary key, b int unique)");
+    // It had stored checks with the table's name, and left it there when that changed.
+    sql.change_entry("u", |json| json.replace("a > 0", "t.a > 0"));
+    // Its keys might be named as their table.
+    sql.change_entry("k", |json| json.replace("k_b_key", "k"));
+    sql.close();
+    let mut sql = fixture.open();
+    assert_eq!(sql.fails("insert into u values (1)").0, "42P01");
+    assert_eq!(sql.run("select count(*) from pg_constraint").text(), [["3"]]);
+    sql.run("alter table u rename to t; insert into t values (1)");
+    sql.run("alter table t rename to v; insert into v values (1)");
+    assert_eq!(sql.table("v").checks[0].expression, "a > 0");
+    sql.run("alter index k rename to k_key; insert into k values (1, 2)");
+}
+
+#[test]
 fn what_exists_already_is_no_error_where_that_was_said() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();
@@ -507,18 +669,7 @@ fn a_definition_of_a_newer_release_is_refused_by_name() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();
     sql.run("create table fruit (a int)");
-    {
-        let mut transaction = sql.database.store().begin(TransactionOptions::default());
-        let tree = transaction.tree("catalog.sql").unwrap().unwrap();
-        let mut key = vec![1];
-        key.extend_from_slice(&sql.table("fruit").oid.to_be_bytes());
-        let entry = transaction.get(&tree, &key).unwrap().unwrap();
-        let mut changed = entry[..8].to_vec();
-        changed.extend_from_slice(b"{\"colour\":1,");
-        changed.extend_from_slice(&entry[9..]);
-        transaction.put(&tree, &key, &changed).unwrap();
-        transaction.commit().unwrap();
-    }
+    sql.change_entry("fruit", |json| json.replacen('{', "{\"colour\":1,", 1));
     sql.close();
     let error = Database::open(&fixture.engine, &fixture.path, &OpenOptions::default(), "owner").unwrap_err();
     assert_eq!(error.state().0, "0A000");
@@ -544,6 +695,56 @@ fn two_sessions_do_not_make_one_name_twice() {
     one.run("commit");
     assert_eq!(waiting.join().unwrap(), ("42P07", "relation \"t\" already exists".to_owned()));
     assert_eq!(one.table("t").columns[0].name, "a");
+}
+
+/// Runs a statement in another session while `first` has done something and not committed it; gives how it ends once that is committed.
+fn behind(one: &mut Sql, first: &str, second: &'static str) -> Result<(), (&'static str, String)> {
+    let mut two = Sql { session: one.database.session("owner").unwrap(), database: one.database.clone() };
+    one.run(&format!("begin; {first}"));
+    two.run("set lock_timeout = '50ms'");
+    assert_eq!(two.fails(second).0, "55P03", "{second} waits");
+    let waiting = std::thread::spawn(move || {
+        two.run("set lock_timeout = 0");
+        two.attempt(second).map(drop).map_err(|error| (error.state().0, error.to_string()))
+    });
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    one.run("commit");
+    waiting.join().unwrap()
+}
+
+#[test]
+fn a_sequence_stays_what_a_default_names_whoever_changes_it_meanwhile() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s");
+    let create = "create table t (a int, b int default nextval('s'))";
+    assert_eq!(behind(&mut sql, create, "alter sequence s rename to r"), Ok(()));
+    assert_eq!(sql.table("t").columns[1].default.as_deref(), Some("nextval('r')"));
+    sql.run("insert into t (a) values (1)");
+    let refused =
+        |name| Err(("2BP01", format!("cannot drop sequence {name} because other objects depend on it")));
+    sql.run("create sequence q");
+    let default = "alter table t alter a set default nextval('q')";
+    assert_eq!(behind(&mut sql, default, "drop sequence q"), refused("q"));
+    let column = "alter table t add column c int default NEXTVAL('public.q')";
+    sql.run("alter table t alter a drop default");
+    assert_eq!(behind(&mut sql, column, "drop sequence q"), refused("q"));
+    // It is another one now, or none.
+    sql.run("create sequence a");
+    let rename = "alter sequence a rename to b";
+    let gone = |what| Err(("42P01", format!("{what} \"a\" does not exist")));
+    assert_eq!(behind(&mut sql, rename, "drop sequence a"), gone("sequence"));
+    sql.run("alter sequence b rename to a");
+    assert_eq!(behind(&mut sql, rename, "alter sequence a rename to c"), gone("relation"));
+    sql.run("alter sequence b rename to a");
+    assert_eq!(
+        behind(&mut sql, "drop sequence a", "create table u (x int default nextval('a'))"),
+        gone("relation")
+    );
+    assert_eq!(sql.names(), ["q", "r", "t"]);
+    // What has come to belong to a table goes with it.
+    assert_eq!(behind(&mut sql, "create sequence o owned by t.a", "drop table t"), Ok(()));
+    assert_eq!(sql.names(), ["q", "r"]);
 }
 
 #[test]

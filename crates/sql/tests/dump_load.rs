@@ -515,10 +515,197 @@ fn what_was_cut_off_is_refused_before_anything_is_loaded() {
     shorten("s.csv");
     let error = loaded(&third, Origin::Folder(folder.clone()), &load::Options::default()).unwrap_err();
     assert!(error.to_string().contains("s.csv"), "{error}");
+    // Scripts as well: cut at the end of a line, where nothing in them tells, or gone.
+    let whole = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let table = whole("s.csv");
+    std::fs::write(folder.join("s.csv"), format!("{table}\n")).unwrap();
+    for name in ["schema.sql", "indexes.sql"] {
+        let text = whole(name);
+        let line = text.trim_end().rfind('\n').unwrap() + 1;
+        for cut in [Some(&text[..line]), Some(""), None] {
+            match cut {
+                Some(cut) => std::fs::write(folder.join(name), cut).unwrap(),
+                None => std::fs::remove_file(folder.join(name)).unwrap(),
+            }
+            let error =
+                loaded(&third, Origin::Folder(folder.clone()), &load::Options::default()).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+            assert!(third.catalog().tables.is_empty());
+        }
+        std::fs::write(folder.join(name), text).unwrap();
+    }
     std::fs::remove_file(folder.join("manifest.json")).unwrap();
     let error = loaded(&third, Origin::Folder(folder), &load::Options::default()).unwrap_err();
     assert!(error.to_string().contains("no complete dump"), "{error}");
     assert!(third.catalog().tables.is_empty());
+}
+
+#[test]
+fn a_folder_of_an_earlier_release_is_loaded_and_one_of_a_later_one_refused() {
+    let site = Site::new();
+    let first =
+        site.database("first.gnt", "create table t (a int primary key); insert into t values (1), (2)");
+    let folder = site.path("csv");
+    let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
+    job(&first, JobKind::Dump, |watch| dump(first.store(), &csv, Target::Path(folder.clone()), watch))
+        .unwrap();
+    let manifest = folder.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    // It told of tables only.
+    let (begin, rest) = text.split_once("\"scripts\": [").unwrap();
+    let (_, end) = rest.split_once("],").unwrap();
+    std::fs::write(&manifest, format!("{begin}{end}").replace("csv 2", "csv 1")).unwrap();
+    let second = site.database("second.gnt", "");
+    loaded(&second, Origin::Folder(folder.clone()), &load::Options::default()).unwrap();
+    assert_eq!(dumped(&second, &dump::Options::default()), dumped(&first, &dump::Options::default()));
+    std::fs::write(&manifest, text.replace("csv 2", "csv 3")).unwrap();
+    let error = loaded(&second, Origin::Folder(folder), &load::Options::default()).unwrap_err();
+    assert!(error.to_string().contains("the format \"gannet dump csv 3\" is not known"), "{error}");
+}
+
+#[test]
+fn what_stands_beside_an_action_that_does_not_matter_is_done() {
+    let site = Site::new();
+    let script = "create table cluster (a int primary key);
+create table t (a int, b int);
+copy cluster from stdin;
+1
+\\.
+\
+         copy t from stdin;
+1\t2
+\\.
+\
+         alter table t add constraint p primary key (a) with (fillfactor = 70), owner to bob;
+\
+         alter table t add check (a > 0), owner to bob;
+\
+         alter table only t alter a set statistics 100, add column c int default 7;
+\
+         alter table t add foreign key (a) references cluster on delete cascade;
+";
+    for in_file in [true, false] {
+        let database = site.database(&format!("{in_file}.gnt"), "");
+        let origin = match in_file {
+            true => site.file("t.sql", script),
+            false => stream(std::io::Cursor::new(script.to_owned())),
+        };
+        let outcome = loaded(&database, origin, &load::Options::default()).unwrap();
+        let passed = |what: &str| outcome.passed_over.get(what).copied();
+        assert_eq!(
+            (passed("OWNER TO"), passed("SET STATISTICS"), passed("CLUSTER ON")),
+            (Some(2), Some(1), None)
+        );
+        assert_eq!(run(&database, "select * from t"), [["1", "2", "7"]]);
+        let names = "select conname from pg_constraint where conrelid = 't'::regclass order by 1";
+        assert_eq!(run(&database, names), [["p"], ["t_a_check"], ["t_a_fkey"]]);
+        assert_eq!(outcome.statements, 6);
+    }
+}
+
+#[test]
+fn null_is_forced_in_a_copy_that_names_no_columns() {
+    let site = Site::new();
+    let create = "create table t (a text, b int, c text);\n";
+    let copy =
+        "copy t from stdin with (format csv, force_null (c), force_not_null (a));\n,1,\"\"\nx,2,y\n\\.\n";
+    let rows = "select a, b, c is null from t order by b";
+    for skip in [false, true] {
+        let database = site.database(&format!("{skip}.gnt"), "");
+        let options = load::Options { skip, ..load::Options::default() };
+        let outcome = loaded(&database, site.file("t.sql", &format!("{create}{copy}")), &options).unwrap();
+        assert_eq!((outcome.rows, outcome.bad_rows, outcome.bad_statements), (2, 0, 0));
+        assert_eq!(run(&database, rows), [["", "1", "t"], ["x", "2", "f"]]);
+        // Row by row.
+        let outcome = loaded(&database, stream(std::io::Cursor::new(copy)), &options).unwrap();
+        assert_eq!((outcome.rows, outcome.built), (2, 0));
+        let wrong = "copy t from stdin with (format csv, force_null (z));\n\\.\ncopy u from stdin with (format csv, force_null (z));\n1\n\\.\n";
+        match loaded(&database, site.file("wrong.sql", wrong), &options) {
+            Ok(outcome) => {
+                assert_eq!((skip, outcome.bad_statements, outcome.bad_rows), (true, 2, 0));
+                assert!(outcome.problems[1].contains("relation \"u\" does not exist"));
+            }
+            Err(error) => {
+                assert!(!skip);
+                assert!(
+                    error.to_string().contains("FORCE_NULL column \"z\" not referenced by COPY"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_rows_behind_a_header_are_skipped_one_by_one() {
+    let site = Site::new();
+    let options = load::Options { skip: true, ..load::Options::default() };
+    let create = "create table t (a int primary key, b int, p int references t);\n";
+    let mut data = String::from("a,\"b\n\",p\n");
+    for row in 0..3000 {
+        let b = if row % 500 == 7 { "x".to_owned() } else { row.to_string() };
+        // The first one refers to the last one.
+        let p = if row == 0 { "2999" } else { "" };
+        data.push_str(&format!("{row},{b},{p}\n"));
+    }
+    let script = format!("{create}copy t from stdin with (format csv, header);\n{data}\\.\nselect 1;\n");
+    let check = |database: &Database, outcome: &Outcome| {
+        assert_eq!(
+            (outcome.rows, outcome.bad_rows, outcome.bad_statements),
+            (2994, 6, 0),
+            "{:?}",
+            outcome.problems
+        );
+        assert_eq!(run(database, "select count(*), sum(b) from t where b >= 0"), [["2994", "4490958"]]);
+    };
+    let of_file = site.database("file.gnt", "");
+    let outcome = loaded(&of_file, site.file("t.sql", &script), &options).unwrap();
+    check(&of_file, &outcome);
+    // Behind two statements and a header of two lines.
+    assert!(
+        outcome.problems[0].ends_with("t.sql:12: column b: invalid input syntax for type integer: \"x\""),
+        "{:?}",
+        outcome.problems
+    );
+    let of_stream = site.database("stream.gnt", "");
+    check(&of_stream, &loaded(&of_stream, stream(std::io::Cursor::new(script)), &options).unwrap());
+    // A header alone, none at all, and one that does not match.
+    let script = "create table t (a int);\ncopy t from stdin with (format csv, header);\na\n\\.\n\
+         copy t from stdin with (format csv, header);\n\\.\n\
+         copy t from stdin with (format csv, header match);\nb\n1\n\\.\n\
+         copy t from stdin with (format csv, header match);\na\n1\nx\n\\.\ninsert into t values (2);\n";
+    let few = site.database("few.gnt", "");
+    let outcome = loaded(&few, site.file("few.sql", script), &options).unwrap();
+    assert_eq!((outcome.rows, outcome.bad_rows, outcome.bad_statements), (1, 1, 1), "{:?}", outcome.problems);
+    assert!(outcome.problems[0].contains("few.sql:7: "), "{:?}", outcome.problems);
+    assert!(outcome.problems[1].contains("few.sql:14: column a: "), "{:?}", outcome.problems);
+    assert_eq!(run(&few, "select a from t order by a"), [["1"], ["2"]]);
+}
+
+#[test]
+fn a_column_that_owns_several_sequences_comes_back() {
+    let site = Site::new();
+    let first = site.database(
+        "first.gnt",
+        "create table t (a int, b serial); create sequence one; create sequence two; create sequence three owned by t.b;
+         alter sequence one owned by t.a; alter table t alter a set not null;
+         alter table t alter a add generated by default as identity; alter sequence two owned by t.a;
+         select nextval('one'), nextval('two'), nextval('two'), nextval('three');
+         insert into t values (default, default)",
+    );
+    let text = dumped(&first, &dump::Options::default());
+    let second = site.database("second.gnt", "");
+    loaded(&second, site.file("dump.sql", &text), &load::Options::default()).unwrap();
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = folded(text).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&dumped(&second, &dump::Options::default())), sorted(&text));
+    run(&second, "insert into t values (default, default)");
+    assert_eq!(run(&second, "select count(distinct a), count(distinct b) from t"), [["2", "2"]]);
+    run(&second, "drop table t");
+    assert!(second.catalog().sequences.is_empty());
 }
 
 #[test]

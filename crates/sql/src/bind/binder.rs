@@ -10,7 +10,7 @@
 use super::places::Places;
 use super::tokens::position;
 use super::{Bound, Scope, identifier};
-use crate::catalog::Table;
+use crate::catalog::{ColumnNumber, Table};
 use crate::functions::TableFunction;
 use crate::logical::{AggregateCall, ColumnId, ColumnInfo, Columns, Planned, Scalar};
 use crate::types::{Modifier, NO_MODIFIER, Type, Value};
@@ -208,8 +208,21 @@ pub(super) struct Binder<'a> {
     /// Dates and times among the literals of a definition: where each stands, and its text that means the same whatever the
     /// settings and the time. `None`: nobody asks.
     pub(super) times: Option<Vec<(usize, String)>>,
+    /// What the expression of a definition mentions. `None`: nobody asks.
+    pub(super) mentions: Option<Vec<Mention>>,
     /// Whether a query is bound that is not going to be run.
     pub(super) unused: bool,
+}
+
+/// What the expression of a definition names: a column of its table, or the table's row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mention {
+    /// The column; `None`: the row, which has the table's name.
+    pub(crate) column: Option<ColumnNumber>,
+    /// Where its name begins, in characters from 1.
+    pub(crate) at: Option<usize>,
+    /// How many parts the name has: that of the table may stand in front.
+    pub(crate) parts: usize,
 }
 
 /// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
@@ -233,6 +246,7 @@ impl<'a> Binder<'a> {
             relations: 0,
             query_depth: 0,
             times: None,
+            mentions: None,
             unused: false,
         }
     }
@@ -356,6 +370,17 @@ impl<'a> Binder<'a> {
         shown.uses.push((id, at, !innermost));
         let info = self.columns.get(id);
         Typed { scalar: Scalar::Column(id), ty: info.ty, modifier: info.modifier, position: at }
+    }
+
+    /// Notes what was named; `column`: `None` for a relation's row.
+    pub(super) fn mention(&mut self, column: Option<ColumnId>, at: Option<usize>, parts: usize) {
+        let Some(mentions) = &mut self.mentions else { return };
+        let origin = |id| self.columns.get(id).origin.map(|(_, number)| number);
+        let mention = Mention { column: column.and_then(origin), at, parts };
+        // An expression may be bound more than once.
+        if !mentions.contains(&mention) {
+            mentions.push(mention);
+        }
     }
 
     /// The parameter `$n`.

@@ -1,7 +1,7 @@
 //! Binding: from syntax to meaning. Names are resolved against the catalog, types inferred and casts made explicit by
 //! PostgreSQL's rules. Syntax nodes are matched exhaustively: a clause that is not implemented is an error that names it.
 
-use crate::catalog::{Catalog, Table};
+use crate::catalog::{Catalog, ColumnNumber, Table};
 use crate::logical::{ColumnInfo, Columns, Output, Planned, Query, Rel, Scalar, walk};
 use crate::types::cast::CastContext;
 use crate::types::text::TextStyle;
@@ -43,6 +43,7 @@ pub(crate) mod tokens;
 pub mod utility;
 mod weight;
 
+pub(crate) use binder::Mention;
 pub(crate) use bridge::identity_text;
 pub use datatype::bind_type;
 pub use parse::{Statements, parse};
@@ -169,6 +170,28 @@ pub fn define_check(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Strin
     binder.times = Some(Vec::new());
     check(&mut binder, table, &expr)?;
     stored::text(sql, &binder.times.unwrap_or_default())
+}
+
+/// What a CHECK constraint mentions, in the order of the text.
+pub(crate) fn mentions(scope: &Scope<'_>, table: &Table, sql: &str) -> Result<Vec<Mention>> {
+    let expr = parse::parse_expression(sql)?;
+    let mut binder = definition_binder(scope, sql);
+    binder.mentions = Some(Vec::new());
+    check(&mut binder, table, &expr)?;
+    let mut mentions = binder.mentions.unwrap_or_default();
+    mentions.sort_by_key(|mention| mention.at);
+    Ok(mentions)
+}
+
+/// The columns among what is mentioned, each once.
+pub(crate) fn columns_mentioned(mentions: &[Mention]) -> Vec<ColumnNumber> {
+    let mut columns = Vec::new();
+    for column in mentions.iter().filter_map(|mention| mention.column) {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    columns
 }
 
 fn definition_binder<'a>(scope: &'a Scope<'a>, sql: &'a str) -> Binder<'a> {

@@ -21,9 +21,13 @@ impl Binder<'_> {
     /// The column `name`, or the row of a relation of that name.
     pub(super) fn column(&mut self, name: &str, at: Option<usize>) -> Result<Typed> {
         if let Some(column) = self.find_column(name, at)? {
+            if let Scalar::Column(id) = column.scalar {
+                self.mention(Some(id), at, 1);
+            }
             return Ok(column);
         }
         if let Some(row) = self.whole_row(name, at)? {
+            self.mention(None, at, 1);
             return Ok(row);
         }
         let error = Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
@@ -90,6 +94,7 @@ impl Binder<'_> {
         }
         let Some((level, relation)) = self.relation_named(&name) else { return Ok(None) };
         let relation = relation.clone();
+        self.mention(None, at, 1);
         Ok(Some(self.row_of_relation(level, &relation, at)))
     }
 
@@ -113,7 +118,10 @@ impl Binder<'_> {
         at: Option<usize>,
     ) -> Result<Typed> {
         match self.find_qualified(schema, qualifier, name, at)? {
-            Found::Column(level, id) => Ok(self.use_column(level, id, at)),
+            Found::Column(level, id) => {
+                self.mention(Some(id), at, 2 + usize::from(schema.is_some()));
+                Ok(self.use_column(level, id, at))
+            }
             Found::NoColumn => {
                 let error = Error::new(
                     SqlState::UNDEFINED_COLUMN,

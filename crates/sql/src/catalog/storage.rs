@@ -16,7 +16,8 @@
 //!
 //! # Invariants
 //! 1. Every relation and every role has the entry of its name, written in the same transaction. Two transactions that want one name
-//!    meet there: the second waits for the first, and is refused if that commits.
+//!    meet there: the second waits for the first, and is refused if that commits. One entry is one relation's: a table whose index
+//!    has its own name is refused.
 //! 2. A revision is a random number, new with each change of a definition: equal revisions mean equal definitions, also across
 //!    transactions that were rolled back.
 //! 3. An entry is overwritten or removed only by who has locked it exclusively (a new one: by who has created it). Writers of a
@@ -311,10 +312,14 @@ fn take_name(transaction: &mut Transaction, tree: &Tree, kind: Kind, name: &str)
         Err(gannet_store::Error::Duplicate) => Err(if kind == Kind::RoleName {
             Error::new(SqlState::DUPLICATE_OBJECT, format!("role \"{name}\" already exists"))
         } else {
-            Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+            name_taken(name)
         }),
         Err(error) => Err(error.into()),
     }
+}
+
+fn name_taken(name: &str) -> Error {
+    Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }
 
 fn give_name(transaction: &mut Transaction, tree: &Tree, kind: Kind, name: &str) -> Result<()> {
@@ -322,7 +327,7 @@ fn give_name(transaction: &mut Transaction, tree: &Tree, kind: Kind, name: &str)
     Ok(())
 }
 
-/// Brings the names of relations from those in `old` to those in `new`.
+/// Brings the names of relations from those in `old` to those in `new`, which have to differ.
 fn change_names(
     transaction: &mut Transaction,
     catalog: &mut Catalog,
@@ -330,6 +335,12 @@ fn change_names(
     new: &[(String, Relation)],
 ) -> Result<()> {
     let tree = entries(catalog)?;
+    // A table and its indexes: one entry would stand for two of them.
+    if let Some((_, (name, _))) =
+        new.iter().enumerate().find(|(place, (name, _))| new[..*place].iter().any(|(other, _)| other == name))
+    {
+        return Err(name_taken(name));
+    }
     for (name, _) in old.iter().filter(|(name, _)| !new.iter().any(|(other, _)| other == name)) {
         give_name(transaction, &tree, Kind::RelationName, name)?;
         catalog.names.remove(name);

@@ -3,10 +3,11 @@
 use super::column::{self, ColumnSpec, column_exists, no_column};
 use super::constraint::{self, Spec};
 use super::{
-    DdlContext, build, drop, names, no_relation, not_a, sequence, storage_parameters, text, validate,
+    DdlContext, build, drop, names, no_relation, not_a, relation_exists, sequence, storage_parameters, text,
+    validate,
 };
 use crate::bind::{self, identifier};
-use crate::catalog::{Column, Layout, Oid, Relation, Sequence, Table, TableKey};
+use crate::catalog::{Check, Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey};
 use crate::types::text::TextStyle;
 use crate::types::{Value, cast};
 use crate::{Error, Result, SqlState};
@@ -254,7 +255,8 @@ fn drop_column(
     };
     let number = table.columns[position].number;
     drop::remove_column_sequences(context, table, number, cascade)?;
-    let mut table = Arc::clone(table);
+    // Other columns of it may have lost their defaults along.
+    let mut table = context.claim_known_table(table.oid)?;
     // Constraints and indexes with the column go, and what leans on them with CASCADE.
     loop {
         let index = table.indexes.iter().find(|index| index.columns.iter().any(|c| c.column == number));
@@ -273,7 +275,7 @@ fn drop_column(
     let mut new = Table::clone(&table);
     let mut checks = Vec::new();
     for check in new.checks.drain(..) {
-        if !text::columns_mentioned(&table, &check.expression)?.contains(&number) {
+        if !context.mentions(&table, &check.expression)?.iter().any(|it| it.column == Some(number)) {
             checks.push(check);
         }
     }
@@ -326,7 +328,9 @@ fn alter_column(
             if identity() {
                 return Err(is_identity());
             }
-            column.default = Some(context.define_default(column, &value.to_string())?);
+            let default = context.define_default(column, &value.to_string())?;
+            context.draw_from(&default)?;
+            column.default = Some(default);
         }
         AlterColumnOperation::DropDefault => {
             if identity() {
@@ -362,6 +366,10 @@ fn change_type(
     let Column { name, ty: from, modifier: old_modifier, number, .. } = old.columns[position].clone();
     if (ty, modifier) == (from, old_modifier) {
         return Ok(Arc::clone(old));
+    }
+    let owned = sequence::owned(context, old.oid, Some(number));
+    if let Some(sequence) = owned.iter().find(|sequence| sequence.identity) {
+        sequence::change_type(context, sequence.oid, ty)?;
     }
     if !ty.is_storable() {
         return Err(Error::unsupported(format!("a column of type {}", ty.name())));
@@ -409,7 +417,8 @@ fn change_type(
     let table = context.put_table(table)?;
     // A value may have become another one, as a number that is rounded.
     for check in &table.checks {
-        if text::columns_mentioned(&table, &check.expression)?.contains(&number) {
+        let mentions = context.mentions(&table, &check.expression)?;
+        if mentions.iter().any(|it| it.column.is_none_or(|column| column == number)) {
             validate::check(context, &table, check)?;
         }
     }
@@ -426,12 +435,21 @@ fn rename_column(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to:
     }
     let mut table = Table::clone(old);
     table.columns[position].name = to.to_owned();
-    for check in &mut table.checks {
-        if text::columns_mentioned(old, &check.expression)?.contains(&old.columns[position].number) {
-            check.expression = text::rename_column(&check.expression, from, to)?;
-        }
-    }
+    let checks = old.checks.iter().map(|check| renamed_check(context, old, &table, check));
+    table.checks = checks.collect::<Result<_>>()?;
     context.put_table(table)
+}
+
+/// A check as it reads once the table, or a column of it, is called otherwise.
+fn renamed_check(context: &DdlContext<'_>, old: &Table, new: &Table, check: &Check) -> Result<Check> {
+    let before = context.mentions(old, &check.expression)?;
+    let expression = text::named(&check.expression, &before, new)?;
+    let after = context.mentions(new, &expression)?;
+    if !before.iter().map(|it| it.column).eq(after.iter().map(|it| it.column)) {
+        let what = format!("a name by which constraint \"{}\" would mean something else", check.name);
+        return Err(Error::unsupported(what));
+    }
+    Ok(Check { expression, ..check.clone() })
 }
 
 // ---- constraints ----------------------------------------------------------------------------------------------------
@@ -496,25 +514,22 @@ fn rename_constraint(
     to: &str,
 ) -> Result<Arc<Table>> {
     let mut table = Table::clone(old);
-    if names::has_constraint(&table, to) {
-        let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
-        return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+    let checks = table.checks.iter_mut().map(|check| (&mut check.name, false));
+    let foreign_keys = table.foreign_keys.iter_mut().map(|key| (&mut key.name, false));
+    let keys = table.indexes.iter_mut().filter(|index| index.constraint.is_some());
+    let mut names = checks.chain(foreign_keys).chain(keys.map(|index| (&mut index.name, true)));
+    let Some((name, is_relation)) = names.find(|(name, _)| *name == from) else {
+        let message = format!("constraint \"{from}\" for table \"{}\" does not exist", old.name);
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
+    };
+    // The index of a key has its name, too.
+    if is_relation {
+        check_free(context, to)?;
     }
-    let names = table
-        .checks
-        .iter_mut()
-        .map(|check| &mut check.name)
-        .chain(table.foreign_keys.iter_mut().map(|key| &mut key.name))
-        .chain(
-            table.indexes.iter_mut().filter(|index| index.constraint.is_some()).map(|index| &mut index.name),
-        );
-    match { names }.find(|name| *name == from) {
-        Some(name) => to.clone_into(name),
-        None => {
-            let message = format!("constraint \"{from}\" for table \"{}\" does not exist", old.name);
-            return Err(Error::new(SqlState::UNDEFINED_OBJECT, message));
-        }
+    if names::has_constraint(old, to) {
+        return Err(constraint::constraint_exists(old, to));
     }
+    to.clone_into(name);
     context.put_table(table)
 }
 
@@ -537,9 +552,17 @@ fn rename_relation(
         Some(Relation::Table(_)) | None => {
             let Some(table) = context.claim_named_table(name, if_exists)? else { return Ok(()) };
             check_free(context, &new)?;
-            let mut table = Table::clone(&table);
-            table.name = new;
-            context.put_table(table)?;
+            let mut renamed = Table::clone(&table);
+            renamed.name = new;
+            let checks = table.checks.iter().map(|check| {
+                match renamed_check(context, &table, &renamed, check) {
+                    // An earlier release has left the table's old name in it, which may be the one that it gets back.
+                    Err(error) if error.state() == SqlState::UNDEFINED_TABLE => Ok(check.clone()),
+                    check => check,
+                }
+            });
+            renamed.checks = checks.collect::<Result<_>>()?;
+            context.put_table(renamed)?;
             Ok(())
         }
     }
@@ -554,7 +577,7 @@ fn single_name(name: &ast::ObjectName) -> Result<String> {
 
 fn check_free(context: &DdlContext<'_>, name: &str) -> Result<()> {
     if context.catalog.names.contains_key(name) {
-        return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+        return Err(relation_exists(name));
     }
     Ok(())
 }
@@ -581,6 +604,10 @@ fn rename_index(context: &mut DdlContext<'_>, name: &ast::ObjectName, new: &str)
     let table = context.claim_known_table(table)?;
     context.check_owner(table.owner, "index", &last)?;
     check_free(context, new)?;
+    let is_key = |other: &Index| other.oid == index && other.constraint.is_some();
+    if table.indexes.iter().any(is_key) && names::has_constraint(&table, new) {
+        return Err(constraint::constraint_exists(&table, new));
+    }
     let mut table = Table::clone(&table);
     match table.indexes.iter_mut().find(|other| other.oid == index) {
         Some(index) => new.clone_into(&mut index.name),

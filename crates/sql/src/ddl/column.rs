@@ -235,7 +235,11 @@ impl ColumnSpec {
             missing: None,
         };
         if let Some(default) = &column.default {
-            column.default = Some(context.define_default(&column, default)?);
+            let default = context.define_default(&column, default)?;
+            if self.sequence.is_none() {
+                context.draw_from(&default)?;
+            }
+            column.default = Some(default);
         }
         Ok(column)
     }

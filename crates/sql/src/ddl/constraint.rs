@@ -1,8 +1,7 @@
 //! Constraints: from syntax to the table's definition, for a new table and for one that has rows.
 
-use super::text;
-use super::{DdlContext, build, names, no_relation, not_a, validate};
-use crate::bind::identifier;
+use super::{DdlContext, build, names, no_relation, not_a, relation_exists, validate};
+use crate::bind::{columns_mentioned, identifier};
 use crate::catalog::{
     Check, Column, ColumnNumber, ForeignKey, Index, IndexColumn, ReferentialAction, Relation, Table, TableKey,
 };
@@ -358,6 +357,10 @@ fn key_index(
     }
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     let name = match name {
+        // The index has its name, too.
+        Some(name) if names::is_relation(context.catalog, Some(table), name) => {
+            return Err(relation_exists(name));
+        }
         Some(name) if names::has_constraint(table, name) => return Err(constraint_exists(table, name)),
         Some(name) => name.to_owned(),
         None => names::index(context.catalog, table, &names, if primary { "pkey" } else { "key" }),
@@ -374,7 +377,7 @@ fn key_index(
     }))
 }
 
-fn constraint_exists(table: &Table, name: &str) -> Error {
+pub(super) fn constraint_exists(table: &Table, name: &str) -> Error {
     Error::new(
         SqlState::DUPLICATE_OBJECT,
         format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
@@ -387,10 +390,15 @@ fn add_check(
     name: Option<&str>,
     expression: &str,
 ) -> Result<()> {
-    let expression = context.define_check(table, expression)?;
-    let mentioned = text::columns_mentioned(table, &expression)?;
-    let columns: Vec<&str> =
-        mentioned.iter().filter_map(|&number| Some(table.column(number)?.name.as_str())).collect();
+    let (expression, mentions) = context.define_check(table, expression)?;
+    let mut columns: Vec<&str> = columns_mentioned(&mentions)
+        .into_iter()
+        .filter_map(|number| Some(table.column(number)?.name.as_str()))
+        .collect();
+    if mentions.iter().any(|mention| mention.column.is_none()) {
+        // The row: the name that is made up tells of no column.
+        columns.clear();
+    }
     let name = match name {
         Some(name) if names::has_constraint(table, name) => return Err(constraint_exists(table, name)),
         Some(name) => name.to_owned(),

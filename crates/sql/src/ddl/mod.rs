@@ -55,7 +55,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use load::{Encoded, Sorting, Spare, Take, fill};
-pub(crate) use text::{columns_mentioned, sequences_mentioned};
+pub(crate) use text::sequences_mentioned;
 
 /// What a definition statement runs with.
 pub struct DdlContext<'a> {
@@ -322,20 +322,22 @@ impl DdlContext<'_> {
         let known = self.catalog.tables.get(&oid).cloned();
         let catalog = Arc::make_mut(self.catalog);
         let found = storage::claim_table(&mut self.transaction.borrow_mut(), catalog, oid)?;
-        let is_as_known = match (&known, &found) {
-            (Some(known), Some(found)) => known.revision == found.revision,
-            (None, None) => true,
-            _ => false,
-        };
+        let is_as_known =
+            known.as_ref().map(|table| table.revision) == found.as_ref().map(|table| table.revision);
         if is_as_known {
             return Ok(found);
         }
+        Err(self.stale(known.or(found).map(|table| table.name.clone())))
+    }
+
+    /// What is called so has changed before its lock was had.
+    fn stale(&self, name: Option<String>) -> Error {
         self.is_stale.set(true);
-        let name = known.or(found).map_or_else(String::new, |table| table.name.clone());
-        Err(Error::new(
+        let name = name.unwrap_or_default();
+        Error::new(
             SqlState::SERIALIZATION_FAILURE,
             format!("could not change definitions: others keep changing those of \"{name}\""),
-        ))
+        )
     }
 
     /// A table that others refer to, and that therefore is there.
@@ -354,8 +356,28 @@ impl DdlContext<'_> {
     }
 
     fn claim_sequence(&mut self, oid: Oid) -> Result<Option<Arc<Sequence>>> {
+        let known = self.catalog.sequences.get(&oid).cloned();
         let catalog = Arc::make_mut(self.catalog);
-        storage::claim_sequence(&mut self.transaction.borrow_mut(), catalog, oid)
+        let found = storage::claim_sequence(&mut self.transaction.borrow_mut(), catalog, oid)?;
+        let is_as_known = known.as_ref().map(|sequence| sequence.revision)
+            == found.as_ref().map(|sequence| sequence.revision);
+        if is_as_known {
+            return Ok(found);
+        }
+        Err(self.stale(known.or(found).map(|sequence| sequence.name.clone())))
+    }
+
+    /// A default draws from sequences, which it names. Who renames or removes one of them looks for such defaults in what he knows of all tables:
+    /// one that is being stored he does not see. So the sequence gets another revision along with it, and whoever waits for the sequence
+    /// begins anew, with the default. It is not gone meanwhile, and not called otherwise, as it is claimed.
+    fn draw_from(&mut self, default: &str) -> Result<()> {
+        for name in text::sequences_mentioned(default)? {
+            let Some(&Relation::Sequence(oid)) = self.catalog.names.get(&name) else { continue };
+            if let Some(sequence) = self.claim_sequence(oid)? {
+                self.put_sequence(Sequence::clone(&sequence))?;
+            }
+        }
+        Ok(())
     }
 
     fn new_oid(&self) -> Result<Oid> {
@@ -398,6 +420,10 @@ fn no_schema(name: &str) -> Error {
 
 fn no_relation(name: &str) -> Error {
     Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+}
+
+fn relation_exists(name: &str) -> Error {
+    Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }
 
 fn not_a(name: &str, what: &str) -> Error {

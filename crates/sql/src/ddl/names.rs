@@ -50,7 +50,7 @@ pub(super) fn has_constraint(table: &Table, name: &str) -> bool {
 }
 
 /// Whether an index of `table`, which is not in the catalog as it is now, or any relation has the name.
-fn is_relation(catalog: &Catalog, table: Option<&Table>, name: &str) -> bool {
+pub(super) fn is_relation(catalog: &Catalog, table: Option<&Table>, name: &str) -> bool {
     catalog.names.contains_key(name)
         || table
             .is_some_and(|table| table.name == name || table.indexes.iter().any(|index| index.name == name))

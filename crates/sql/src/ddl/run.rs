@@ -1,7 +1,7 @@
 //! Queries and expressions that a definition statement needs: rows that break a new rule, values of a default.
 
-use super::DdlContext;
-use crate::bind::{self, Bound, Scope};
+use super::{DdlContext, text};
+use crate::bind::{self, Bound, Mention, Scope};
 use crate::catalog::{Catalog, Column, Storage, Table};
 use crate::exec::{Batch, Environment, Running};
 use crate::logical::Scalar;
@@ -48,9 +48,17 @@ impl DdlContext<'_> {
         self.with_scope(|scope| bind::bind_check(scope, table, text).map(drop))
     }
 
-    /// A CHECK constraint as it is stored.
-    pub(super) fn define_check(&self, table: &Table, text: &str) -> Result<String> {
-        self.with_scope(|scope| bind::define_check(scope, table, text))
+    /// What a CHECK constraint mentions.
+    pub(super) fn mentions(&self, table: &Table, text: &str) -> Result<Vec<Mention>> {
+        self.with_scope(|scope| bind::mentions(scope, table, text))
+    }
+
+    /// A CHECK constraint as it is stored, and what it mentions there: columns without their table, which may be renamed.
+    pub(super) fn define_check(&self, table: &Table, text: &str) -> Result<(String, Vec<Mention>)> {
+        let text = self.with_scope(|scope| bind::define_check(scope, table, text))?;
+        let text = text::named(&text, &self.mentions(table, &text)?, table)?;
+        let mentions = self.mentions(table, &text)?;
+        Ok((text, mentions))
     }
 
     /// A column's default as it is stored.

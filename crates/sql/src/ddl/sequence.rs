@@ -197,7 +197,10 @@ fn owning_column(
     let table = context.claim_named_table(&object_name(table), false)?;
     let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
     let position = table.find_column(column).ok_or_else(|| super::column::no_column(column, &table.name))?;
-    Ok((table.oid, table.columns[position].number))
+    let owner = (table.oid, table.columns[position].number);
+    // Who waits for the table, to drop it, begins anew, and takes the sequence along.
+    context.put_table(Table::clone(&table))?;
+    Ok(owner)
 }
 
 /// The sequence of a name, locked for a change.
@@ -250,7 +253,21 @@ fn alter_options(
     options: &Options,
 ) -> Result<()> {
     let Some(old) = claim_named(context, name, if_exists)? else { return Ok(()) };
-    let mut sequence = Sequence::clone(&old);
+    change(context, &old, options)
+}
+
+/// The type of an identity column's sequence becomes that of the column.
+pub(super) fn change_type(context: &mut DdlContext<'_>, sequence: Oid, ty: Type) -> Result<()> {
+    if !ty.is_integer() {
+        return Err(invalid("identity column type must be smallint, integer, or bigint".to_owned()));
+    }
+    let Some(old) = context.claim_sequence(sequence)? else { return Ok(()) };
+    change(context, &old, &Options { ty: Some(ty), ..Options::default() })
+}
+
+/// Changes a sequence that was claimed.
+fn change(context: &mut DdlContext<'_>, old: &Sequence, options: &Options) -> Result<()> {
+    let mut sequence = Sequence::clone(old);
     apply(context, &mut sequence, options, false)?;
     if let Some(owner) = &options.owned_by {
         if sequence.identity {
@@ -270,7 +287,7 @@ fn alter_options(
             restart(context, &mut sequence, value)?;
         }
         None => {
-            let position = context.numbers.current(&old)?;
+            let position = context.numbers.current(old)?;
             if position.called {
                 check_within("RESTART", position.value, &sequence)?;
             } else if options.start.is_some() || sequence.begin.0 != sequence.start {
@@ -314,7 +331,6 @@ pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid
     for table in context.catalog.tables.values() {
         for column in &table.columns {
             if let Some(default) = &column.default
-                && default.contains("val")
                 && text::sequences_mentioned(default)?.iter().any(|name| name == sequence)
             {
                 users.push((table.oid, column.number));

@@ -21,8 +21,10 @@ mod script;
 mod writer;
 
 pub(crate) use output::failed;
-pub(crate) use writer::{FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, SCHEMA};
-pub use writer::{Files, Keeper, Manifest, ManifestTable, Target};
+pub(crate) use writer::{
+    FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS, SCHEMA,
+};
+pub use writer::{Files, Keeper, Manifest, ManifestScript, ManifestTable, Target};
 
 use crate::catalog::{Catalog, Sequence, storage, stored_position};
 use crate::{Error, Result, SqlState};

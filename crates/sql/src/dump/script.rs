@@ -224,7 +224,8 @@ fn identity_of_another(catalog: &Catalog, default: &str) -> Result<Option<Oid>> 
 /// Defaults that draw from the sequences of other tables' identity columns, which are made with these.
 fn late_defaults(catalog: &Catalog, table: &Table, out: &mut Vec<Part>) -> Result<()> {
     for column in &table.columns {
-        let identity = owned_sequence(catalog, table.oid, column).is_some_and(|sequence| sequence.identity);
+        let owned = owned_sequences(catalog, table.oid, column);
+        let identity = owned.iter().any(|sequence| sequence.identity);
         let Some(default) = column.default.as_deref().filter(|_| !identity) else { continue };
         let Some(other) = identity_of_another(catalog, default)?.and_then(|oid| catalog.tables.get(&oid))
         else {
@@ -252,9 +253,9 @@ fn create_table(catalog: &Catalog, table: &Table) -> Result<Part> {
         let comma = if place == 0 { "" } else { "," };
         let column_name = quote_identifier(&column.name);
         let _ = write!(sql, "{comma}\n    {column_name} {}", type_name(column));
-        let owned = owned_sequence(catalog, table.oid, column);
-        match (&column.default, owned) {
-            (_, Some(sequence)) if sequence.identity => {
+        let owned = owned_sequences(catalog, table.oid, column);
+        match (&column.default, owned.iter().find(|sequence| sequence.identity)) {
+            (_, Some(sequence)) => {
                 // With its name, which may be another one than it would be given here.
                 let _ = write!(
                     sql,
@@ -272,7 +273,7 @@ fn create_table(catalog: &Catalog, table: &Table) -> Result<Part> {
         if column.not_null {
             sql.push_str(" NOT NULL");
         }
-        if let Some(sequence) = owned.filter(|sequence| !sequence.identity) {
+        for sequence in owned.iter().filter(|sequence| !sequence.identity) {
             let _ = write!(
                 behind,
                 "\nALTER SEQUENCE public.{} OWNED BY public.{name}.{column_name};",
@@ -285,9 +286,15 @@ fn create_table(catalog: &Catalog, table: &Table) -> Result<Part> {
     Ok(Part { name: table.name.clone(), tables: vec![table.name.clone()], sql })
 }
 
-fn owned_sequence<'c>(catalog: &'c Catalog, table: Oid, column: &Column) -> Option<&'c Sequence> {
+/// The sequences that belong to a column: that of an identity column, and those that were given to it.
+fn owned_sequences<'c>(catalog: &'c Catalog, table: Oid, column: &Column) -> Vec<&'c Sequence> {
     let owner = Some((table, column.number));
-    catalog.sequences.values().map(|sequence| &**sequence).find(|sequence| sequence.owned_by == owner)
+    catalog
+        .sequences
+        .values()
+        .map(|sequence| &**sequence)
+        .filter(|sequence| sequence.owned_by == owner)
+        .collect()
 }
 
 fn type_name(column: &Column) -> String {

@@ -27,7 +27,9 @@ pub(crate) const LAST_LINE: &str = "-- Gannet dump complete";
 /// The file of a folder that says what is in it.
 pub(crate) const MANIFEST: &str = "manifest.json";
 /// The format of such a file.
-pub(crate) const MANIFEST_FORMAT: &str = "gannet dump csv 1";
+pub(crate) const MANIFEST_FORMAT: &str = "gannet dump csv 2";
+/// The one before it, which says nothing of scripts.
+pub(crate) const MANIFEST_WITHOUT_SCRIPTS: &str = "gannet dump csv 1";
 /// Files of a folder: definitions before the rows, and behind them.
 pub(crate) const SCHEMA: &str = "schema.sql";
 pub(crate) const INDEXES: &str = "indexes.sql";
@@ -39,10 +41,22 @@ const SETTINGS: &str =
 /// What is in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Always `gannet dump csv 1`.
+    /// `gannet dump csv 2`; in folders of earlier releases `gannet dump csv 1`, where `scripts` are not listed.
     pub format: String,
+    /// The scripts, in the order in which they are run: before the rows [`SCHEMA`], behind them [`INDEXES`].
+    #[serde(default)]
+    pub scripts: Vec<ManifestScript>,
     /// The tables whose rows are there.
     pub tables: Vec<ManifestTable>,
+}
+
+/// A script in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestScript {
+    /// Its file.
+    pub file: String,
+    /// Bytes of the file.
+    pub bytes: u64,
 }
 
 /// A table in a folder.
@@ -95,6 +109,7 @@ pub(super) struct Writer<'t> {
     output: Option<Output>,
     /// Files in the folder.
     files: Vec<PathBuf>,
+    scripts: Vec<ManifestScript>,
     manifest: Vec<ManifestTable>,
     table: Option<ManifestTable>,
     figures: Figures,
@@ -241,7 +256,7 @@ impl<'t> Writer<'t> {
             }
         };
         let (figures, complete) = (Figures::default(), false);
-        let (files, manifest) = (Vec::new(), Vec::new());
+        let (files, scripts, manifest) = (Vec::new(), Vec::new(), Vec::new());
         let mut writer = Writer {
             disk,
             mode,
@@ -250,6 +265,7 @@ impl<'t> Writer<'t> {
             lock,
             output: None,
             files,
+            scripts,
             manifest,
             table: None,
             figures,
@@ -339,7 +355,9 @@ impl<'t> Writer<'t> {
         if self.format == Format::Sql {
             self.put("\n")?;
         }
-        self.end_file().map(drop)
+        let bytes = self.end_file()?;
+        self.scripts.push(ManifestScript { file: file.to_owned(), bytes });
+        Ok(())
     }
 
     /// What comes before the rows.
@@ -415,8 +433,11 @@ impl<'t> Writer<'t> {
             self.put(&format!("{LAST_LINE}: {tables} tables, {rows} rows\n"))?;
         } else {
             self.begin_file(MANIFEST)?;
-            let manifest =
-                Manifest { format: MANIFEST_FORMAT.to_owned(), tables: std::mem::take(&mut self.manifest) };
+            let manifest = Manifest {
+                format: MANIFEST_FORMAT.to_owned(),
+                scripts: std::mem::take(&mut self.scripts),
+                tables: std::mem::take(&mut self.manifest),
+            };
             let text = serde_json::to_string_pretty(&manifest).map_err(Error::internal)?;
             self.put(&format!("{text}\n"))?;
             self.end_file()?;

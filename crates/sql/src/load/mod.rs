@@ -16,6 +16,7 @@
 //! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
 
 mod embedded;
+mod folder;
 mod input;
 mod ordinary;
 mod rows;
@@ -23,16 +24,13 @@ mod statement;
 
 pub use embedded::Embedded;
 
-use crate::bind::utility::{CopyTarget, Utility};
+use crate::bind::utility::{CopyOption, CopyTarget, CopyValue, Utility};
 use crate::bind::{self, Kind};
 use crate::ddl::Sorting;
-use crate::dump::{
-    FIRST_LINE, INDEXES, LAST_LINE, MANIFEST, MANIFEST_FORMAT, Manifest, ManifestTable, SCHEMA, failed,
-};
+use crate::dump::{FIRST_LINE, LAST_LINE};
 use crate::room::Room;
-use crate::session::{CopyOptions, Fields, Header, Reader, Session, read_options};
+use crate::session::{CopyOptions, Header, Session, read_options};
 use crate::splitter::{Piece, Splitter};
-use crate::system::definition::quote_identifier;
 use crate::threads::start_thread;
 use crate::{Error, Result, SqlState};
 use gannet_io::{Disk, ModeRequest};
@@ -42,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use statement::Judged;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -362,7 +360,12 @@ impl Loader<'_, '_> {
                     let early = self.early.entry(table.to_owned()).or_default();
                     // The key first: an index has it in its entries.
                     let place = if statement::primary_key_of(&words).is_some() { 0 } else { early.len() };
-                    early.insert(place, text.trim().to_owned());
+                    // As it is run when its turn comes.
+                    match statement::judge(&text) {
+                        Judged::Run => early.insert(place, text.trim().to_owned()),
+                        Judged::Instead(text, _) => early.insert(place, text.trim().to_owned()),
+                        _ => {}
+                    }
                 }
             }
         }
@@ -486,7 +489,11 @@ impl Loader<'_, '_> {
                 let message = format!("relation \"{schema}.{}\" does not exist", relation.name);
                 return Err(Error::new(SqlState::UNDEFINED_TABLE, message));
             }
-            let options = read_options(&copy.options, &columns, true)?;
+            let copied = match columns.as_slice() {
+                [] => self.all_columns(&relation.name, &copy.options),
+                columns => columns.to_owned(),
+            };
+            let options = read_options(&copy.options, &copied, true)?;
             Ok((relation.name, columns, options))
         });
         let (table, columns, options) = match parsed {
@@ -500,6 +507,20 @@ impl Loader<'_, '_> {
         let file = input.name().to_owned();
         self.rows(&CopyData { sql, table, columns, options, in_script: true, line, file: &file }, input)
             .map(drop)
+    }
+
+    /// The columns of a COPY that names none: those of the table; where nobody here knows it, those that its options name, for whoever runs it
+    /// to say whether they are there.
+    fn all_columns(&mut self, table: &str, options: &[CopyOption]) -> Vec<String> {
+        let catalog = self.destination.session().map(|session| session.state().database().catalog());
+        if let Some(table) = catalog.as_ref().and_then(|catalog| catalog.table(table)) {
+            return table.columns.iter().map(|column| column.name.clone()).collect();
+        }
+        let of = |option: &CopyOption| match &option.value {
+            CopyValue::Columns(names) => names.clone(),
+            _ => Vec::new(),
+        };
+        options.iter().flat_map(of).collect()
     }
 
     /// Loads the data; gives the rows that were there, bad ones included. `None`: they were passed over, as there is no place for any of them.
@@ -600,68 +621,6 @@ impl Loader<'_, '_> {
         };
         placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
     }
-
-    // ---- folders ----------------------------------------------------------------------------------------------------
-
-    /// Loads a folder of csv.
-    fn folder(&mut self, disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
-        let manifest = read_manifest(disk, folder, self.options.mode)?;
-        let open = |name: &str| -> Result<Option<Input>> {
-            let path = folder.join(name);
-            let there = disk.exists(&path).map_err(failed)?;
-            there.then(|| Input::open(disk, &path, self.options.mode)).transpose()
-        };
-        let (schema, indexes) = (open(SCHEMA)?, open(INDEXES)?);
-        let is_cut = |table: &ManifestTable| {
-            let path = folder.join(&table.file);
-            let message = format!("{path:?} does not have the {} bytes that were dumped", table.bytes);
-            Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
-        };
-        // All are looked at before anything is done, and opened one by one: an open one takes memory.
-        for table in &manifest.tables {
-            let len = Input::len_of(disk, &folder.join(&table.file), self.options.mode)?;
-            if len != Some(table.bytes) {
-                return Err(is_cut(table));
-            }
-        }
-        let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
-        let total = manifest.tables.iter().map(|table| table.bytes).sum::<u64>() + of(&schema) + of(&indexes);
-        self.watch.job().phase("loads", Unit::Bytes, total);
-        if let Some(text) = indexes.as_ref().map(Input::all).transpose()?.flatten() {
-            self.find_keys(&text);
-        }
-        schema.map_or(Ok(()), |input| self.script(input))?;
-        for table in &manifest.tables {
-            let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes));
-            let mut input = input.ok_or_else(|| is_cut(table))?;
-            input.charge_to(self.room.as_ref());
-            let columns = read_header(&mut input)?;
-            let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();
-            let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-            let name = quote_identifier(&table.table);
-            let sql = format!("COPY public.{name}{of} FROM STDIN WITH (FORMAT csv);");
-            let file = input.name().to_owned();
-            let (line, options) = (1, CopyOptions::new(true));
-            let data = CopyData {
-                sql,
-                table: table.table.clone(),
-                columns,
-                options,
-                in_script: false,
-                line,
-                file: &file,
-            };
-            // What was passed over is counted as the statement that could not be run.
-            let rows = self.rows(&data, &mut input)?;
-            if let Some(rows) = rows.filter(|rows| *rows != table.rows) {
-                let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
-                return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
-            }
-            self.before += input.taken();
-            self.outcome.bytes = self.before;
-        }
-        indexes.map_or(Ok(()), |input| self.script(input))
-    }
 }
 
 /// The state of an error that names its row already.
@@ -690,59 +649,6 @@ fn cut_off(input: &Input) -> Error {
     let message =
         format!("{} is cut off: the line that says that the dump is complete is missing", input.name());
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
-}
-
-fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Result<Manifest> {
-    let path = folder.join(MANIFEST);
-    if !disk.exists(&path).map_err(failed)? {
-        let of_postgres = disk.exists(&folder.join("toc.dat")).map_err(failed)?;
-        let hint = if of_postgres {
-            "; it is one of pg_dump in its directory format: dump as plain text (pg_dump -Fp)"
-        } else {
-            ""
-        };
-        let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}{hint}");
-        return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
-    }
-    let mut input = Input::open(disk, &path, mode)?;
-    let mut text = String::new();
-    while let Some(line) = input.next_line()? {
-        text.push_str(line);
-    }
-    let bad = |why: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("{path:?}: {why}"));
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-    if manifest.format != MANIFEST_FORMAT {
-        return Err(bad(format!("the format {:?} is not known", manifest.format)));
-    }
-    if let Some(table) = manifest.tables.iter().find(|table| table.file.contains(['/', '\\'])) {
-        return Err(bad(format!("{:?} is no file of the folder", table.file)));
-    }
-    Ok(manifest)
-}
-
-/// The columns that the first line of csv names, whose line feeds are few.
-fn read_header(input: &mut Input) -> Result<Vec<String>> {
-    let mut text = String::new();
-    while let Some(line) = input.next_line()? {
-        text.push_str(line);
-        if text.bytes().filter(|byte| *byte == b'"').count().is_multiple_of(2) {
-            break;
-        }
-    }
-    let mut reader = Reader::new(CopyOptions::new(true));
-    let mut given = false;
-    let mut more = |buffer: &mut Vec<u8>| {
-        if std::mem::replace(&mut given, true) {
-            return Ok(false);
-        }
-        buffer.extend_from_slice(text.as_bytes());
-        Ok(true)
-    };
-    let mut fields = Fields::default();
-    if !reader.next(&mut more, &mut fields)? || text == "\n" {
-        return Ok(Vec::new());
-    }
-    (0..fields.len()).map(|index| Ok(fields.get(index)?.unwrap_or_default().to_owned())).collect()
 }
 
 /// What an error says, on one line.

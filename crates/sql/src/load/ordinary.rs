@@ -41,9 +41,8 @@ fn next_piece(
 impl Loader<'_, '_> {
     /// Loads the data as rows like any others; false where the statement could not be run and they were passed over.
     pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
-        // A header is there once.
-        let by_parts = self.options.skip && data.options.header == Header::No;
-        let rows = if by_parts { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
+        let rows =
+            if self.options.skip { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
         if let Some(rows) = rows {
             self.outcome.rows += rows;
             self.outcome.tables += 1;
@@ -79,14 +78,19 @@ impl Loader<'_, '_> {
 
     /// Some rows at a time; where one is bad, those before it and it alone.
     fn by_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<Option<u64>> {
+        let mut pieces = Pieces::default();
+        if data.options.header != Header::No {
+            let first = pieces.next(self.watch, !self.options.alone, data, input)?;
+            pieces.cut_header(first, data);
+        }
         // A table or column that is not there is one thing that is wrong, not one for each row.
-        if let Err(error) = self.destination.copy(&data.sql, &mut |_| Ok(false)) {
+        if let Err(error) = self.destination.copy(&data.sql, &mut once(&[&pieces.header])) {
             self.statement_failed(input, data.line, error)?;
-            while input.data(&data.options, data.in_script, Vec::new())?.is_some() {}
+            while !pieces.are_over && input.data(&data.options, data.in_script, Vec::new())?.is_some() {}
             return Ok(None);
         }
         self.destination.run("BEGIN")?;
-        match self.try_parts(data, input) {
+        match self.try_parts(data, pieces, input) {
             Ok(rows) => {
                 self.destination.run("COMMIT")?;
                 Ok(Some(rows))
@@ -99,9 +103,10 @@ impl Loader<'_, '_> {
         }
     }
 
-    fn try_parts(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<u64> {
+    fn try_parts(&mut self, data: &CopyData<'_>, mut pieces: Pieces, input: &mut Input) -> Result<u64> {
         let (mut rows, mut tries, mut waiting) = (0, Tries::new(), Waiting::default());
-        while let Some(piece) = next_piece(self.watch, !self.options.alone, data, input)? {
+        let header = std::mem::take(&mut pieces.header);
+        while let Some(piece) = pieces.next(self.watch, !self.options.alone, data, input)? {
             let mut ends: Vec<usize> = RowEnds::new(&piece.bytes, &data.options).collect();
             if ends.last() != Some(&piece.bytes.len()) {
                 ends.push(piece.bytes.len());
@@ -111,7 +116,7 @@ impl Loader<'_, '_> {
                 let part = &ends[row..ends.len().min(row + tries.rows)];
                 let end = part.last().copied().unwrap_or(start);
                 let bytes = &piece.bytes[start..end];
-                match self.try_part(data, bytes, line)? {
+                match self.try_part(data, &header, bytes, line)? {
                     Ok(count) => {
                         rows += count;
                         tries.went_well(part.len());
@@ -123,7 +128,9 @@ impl Loader<'_, '_> {
                         tries.found_one();
                     }
                     Err(error) => {
-                        let before = place_of(&error).0.map(|line| rows_before(line, bytes, start, part));
+                        let before = place_of(&error)
+                            .0
+                            .map(|line| rows_before(line.saturating_sub(lines(&header)), bytes, start, part));
                         tries.failed(part.len(), before);
                         continue;
                     }
@@ -134,19 +141,19 @@ impl Loader<'_, '_> {
             }
             self.watch.job().set_done(self.before + input.taken());
         }
-        Ok(rows + self.try_waiting(data, waiting)?)
+        Ok(rows + self.try_waiting(data, &header, waiting)?)
     }
 
     /// All others are there: tries those that wait for one of them, from the last one on, and from the first one on, in turns, as long as that gets
     /// any of them in. A row refers to one before it, or behind it, mostly.
-    fn try_waiting(&mut self, data: &CopyData<'_>, waiting: Waiting) -> Result<u64> {
+    fn try_waiting(&mut self, data: &CopyData<'_>, header: &[u8], waiting: Waiting) -> Result<u64> {
         let (mut left, mut count) = (waiting.rows, 0);
         loop {
             let before = left.len();
             let mut still = Vec::new();
             for (bytes, row) in left.into_iter().rev() {
                 self.watch.look()?;
-                match self.try_part(data, &bytes, row.line)? {
+                match self.try_part(data, header, &bytes, row.line)? {
                     Ok(rows) => count += rows,
                     Err(error) => still.push((bytes, bad(row.line, error))),
                 }
@@ -161,18 +168,16 @@ impl Loader<'_, '_> {
         Ok(count)
     }
 
-    /// Rows from this line on, all or none: the inner result is theirs.
-    fn try_part(&mut self, data: &CopyData<'_>, bytes: &[u8], line: u64) -> Result<Result<u64>> {
+    /// Rows from this line on, behind the header, all or none: the inner result is theirs.
+    fn try_part(
+        &mut self,
+        data: &CopyData<'_>,
+        header: &[u8],
+        bytes: &[u8],
+        line: u64,
+    ) -> Result<Result<u64>> {
         self.destination.run("SAVEPOINT part")?;
-        let mut given = false;
-        let mut more = |out: &mut Vec<u8>| {
-            if std::mem::replace(&mut given, true) {
-                return Ok(false);
-            }
-            out.extend_from_slice(bytes);
-            Ok(true)
-        };
-        let copied = self.destination.copy(&data.sql, &mut more);
+        let copied = self.destination.copy(&data.sql, &mut once(&[header, bytes]));
         match &copied {
             Ok(_) => self.destination.run("RELEASE SAVEPOINT part")?,
             Err(error) if !super::is_of_row(error) => {
@@ -185,6 +190,55 @@ impl Loader<'_, '_> {
             }
         }
         Ok(copied)
+    }
+}
+
+/// COPY data that is given at once, if there is any.
+fn once<'d>(parts: &'d [&'d [u8]]) -> impl FnMut(&mut Vec<u8>) -> Result<bool> + 'd {
+    let mut left = parts.iter().any(|part| !part.is_empty());
+    move |out| {
+        if !std::mem::replace(&mut left, false) {
+            return Ok(false);
+        }
+        parts.iter().for_each(|part| out.extend_from_slice(part));
+        Ok(true)
+    }
+}
+
+/// The data of a COPY, piece by piece, without its header.
+#[derive(Default)]
+struct Pieces {
+    /// The header, with its end: every part has it in front, as the statement says that there is one.
+    header: Vec<u8>,
+    /// What stands behind it in its piece.
+    first: Option<Piece>,
+    /// The last one was taken: what follows in the input is no data.
+    are_over: bool,
+}
+
+impl Pieces {
+    fn next(
+        &mut self,
+        watch: &mut Watch<'_>,
+        paced: bool,
+        data: &CopyData<'_>,
+        input: &mut Input,
+    ) -> Result<Option<Piece>> {
+        if self.first.is_some() || self.are_over {
+            return Ok(self.first.take());
+        }
+        let piece = next_piece(watch, paced, data, input)?;
+        self.are_over = piece.is_none();
+        Ok(piece)
+    }
+
+    fn cut_header(&mut self, first: Option<Piece>, data: &CopyData<'_>) {
+        let Some(mut piece) = first else { return };
+        let end = RowEnds::new(&piece.bytes, &data.options).next().unwrap_or(piece.bytes.len());
+        let behind = piece.bytes.split_off(end);
+        self.header = std::mem::replace(&mut piece.bytes, behind);
+        piece.line += lines(&self.header);
+        self.first = (!piece.bytes.is_empty()).then_some(piece);
     }
 }
 

@@ -97,20 +97,16 @@ fn ends_with_escape_mark(text: &str) -> bool {
 pub(super) fn judge(text: &str) -> Judged {
     let words = words(text);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let has = |pair: [&str; 2]| words.windows(2).any(|found| found == pair);
     match words.as_slice() {
         ["COPY", ..] if words.windows(2).any(|pair| pair == ["FROM", "STDIN"]) => Judged::Copy,
         ["SELECT", set_config, "(", "'search_path'", ..] if set_config.ends_with("SET_CONFIG") => {
             Judged::Nothing
         }
         ["ALTER", "DEFAULT", "PRIVILEGES", ..] => Judged::PassedOver("ALTER DEFAULT PRIVILEGES"),
-        ["ALTER", ..] if has(["OWNER", "TO"]) && !is_renamed(&words) => Judged::PassedOver("OWNER TO"),
-        ["ALTER", "TABLE", ..] if has(["CLUSTER", "ON"]) => Judged::PassedOver("CLUSTER ON"),
-        ["ALTER", "TABLE", ..] if has(["REPLICA", "IDENTITY"]) => Judged::PassedOver("REPLICA IDENTITY"),
-        ["ALTER", "TABLE", ..] if has(["SET", "STATISTICS"]) => Judged::PassedOver("SET STATISTICS"),
-        ["ALTER", "TABLE", ..] if has(["SET", "STORAGE"]) => Judged::PassedOver("SET STORAGE"),
-        ["ALTER", "TABLE", ..] if has(["SET", "COMPRESSION"]) => Judged::PassedOver("SET COMPRESSION"),
-        ["ALTER", "TABLE", ..] if sets_options_of_column(&words) => Judged::PassedOver("options of columns"),
+        ["ALTER", "TABLE", ..] => without_idle_actions(text),
+        ["ALTER", .., "OWNER", "TO", _] | ["ALTER", .., "OWNER", "TO", _, ";"] if !is_renamed(&words) => {
+            Judged::PassedOver("OWNER TO")
+        }
         // A load goes to one database, which is there.
         ["CREATE", "DATABASE", ..] => Judged::PassedOver("CREATE DATABASE"),
         ["ALTER", "DATABASE", ..] => Judged::PassedOver("ALTER DATABASE"),
@@ -140,7 +136,8 @@ pub(super) fn judge(text: &str) -> Judged {
         }
         // Whatever follows: what a statement does is durable before the next one.
         ["BEGIN" | "COMMIT" | "END", ..] | ["START", "TRANSACTION", ..] => Judged::PassedOver("transaction"),
-        ["CREATE" | "ALTER", "TABLE" | "SEQUENCE", ..]
+        ["CREATE", "TABLE", ..]
+        | ["CREATE" | "ALTER", "SEQUENCE", ..]
         | ["CREATE", "UNLOGGED", "TABLE" | "SEQUENCE", ..]
         | ["CREATE", "INDEX", ..]
         | ["CREATE", "UNIQUE", "INDEX", ..] => nearest(text),
@@ -154,10 +151,68 @@ fn is_renamed(words: &[&str]) -> bool {
     words.iter().skip(3).any(|word| *word == "RENAME")
 }
 
-/// Whether it is `ALTER TABLE ... ALTER [COLUMN] c SET (...)`.
-fn sets_options_of_column(words: &[&str]) -> bool {
-    words.windows(5).any(|found| matches!(found, ["ALTER", "COLUMN", _, "SET" | "RESET", "("]))
-        || words.windows(4).any(|found| matches!(found, ["ALTER", _, "SET" | "RESET", "("]))
+/// What does not matter here among the actions of an ALTER TABLE; its kind.
+fn idle_action(words: &[&str]) -> Option<&'static str> {
+    Some(match words {
+        ["OWNER", "TO", _] => "OWNER TO",
+        ["CLUSTER", "ON", _] => "CLUSTER ON",
+        ["REPLICA", "IDENTITY", ..] => "REPLICA IDENTITY",
+        ["ALTER", "COLUMN", _, set @ ..] | ["ALTER", _, set @ ..] => match set {
+            ["SET", "STATISTICS", ..] => "SET STATISTICS",
+            ["SET", "STORAGE", _] => "SET STORAGE",
+            ["SET", "COMPRESSION", _] => "SET COMPRESSION",
+            ["SET" | "RESET", "(", ..] => "options of columns",
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// An ALTER TABLE without those of its actions that do not matter here; passed over where nothing else is left of it.
+fn without_idle_actions(text: &str) -> Judged {
+    let words: Vec<_> = Words { text, at: 0 }.filter(|(_, word)| *word != ";").collect();
+    let is = |place: usize, expected: &[&str]| {
+        expected.iter().enumerate().all(|(behind, expected)| {
+            words.get(place + behind).is_some_and(|(_, word)| word.eq_ignore_ascii_case(expected))
+        })
+    };
+    // Before the actions: ALTER TABLE [IF EXISTS] [ONLY] name.
+    let mut begin = 2;
+    begin += if is(begin, &["IF", "EXISTS"]) { 2 } else { 0 };
+    begin += if is(begin, &["ONLY"]) { 2 } else { 1 };
+    let (mut rest, mut left_out) = (Vec::new(), Vec::new());
+    let mut depth = 0_usize;
+    let at_top = |(_, word): &(usize, &str)| {
+        match *word {
+            "(" => depth += 1,
+            ")" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        *word == "," && depth == 0
+    };
+    for action in words.get(begin..).unwrap_or_default().split(at_top) {
+        let upper: Vec<_> = action.iter().map(|(_, word)| word.to_uppercase()).collect();
+        let upper: Vec<_> = upper.iter().map(String::as_str).collect();
+        match (idle_action(&upper), action) {
+            (Some(kind), _) => left_out.push(kind),
+            (None, [first, .., last] | [first @ last]) => rest.push(&text[first.0..last.0 + last.1.len()]),
+            // The parser says what is wrong with it.
+            (None, []) => return nearest(text),
+        }
+    }
+    let Some(first) = left_out.first() else { return nearest(text) };
+    if rest.is_empty() {
+        return Judged::PassedOver(first);
+    }
+    let (at, name) = words[begin - 1];
+    let text = format!("{} {};", &text[..at + name.len()], rest.join(", "));
+    let (text, told) = match nearest(&text) {
+        Judged::Instead(text, told) => (text, Some(told)),
+        _ => (text, None),
+    };
+    left_out.dedup();
+    let told: Vec<_> = left_out.into_iter().map(str::to_owned).chain(told).collect();
+    Judged::Instead(text, told.join(AND))
 }
 
 /// An INSERT without its `OVERRIDING SYSTEM VALUE`: all identity columns take what they are given. (`USER VALUE` would have other rows.)
@@ -325,6 +380,57 @@ mod tests {
             assert!(matches!(judge(text), Judged::Refused(_)), "{text}");
         }
         assert_eq!(judge("COMMIT PREPARED 'a';"), Judged::Refused("COMMIT PREPARED"));
+    }
+
+    #[test]
+    fn of_an_alter_table_only_what_does_not_matter_is_left_out() {
+        for (text, expected, told) in [
+            (
+                "ALTER TABLE t ADD CHECK (a > 0), OWNER TO bob;",
+                "ALTER TABLE t ADD CHECK (a > 0);",
+                "OWNER TO",
+            ),
+            (
+                "alter table if exists only public.\"T, x\" alter a set statistics 100,\n add column c int;",
+                "alter table if exists only public.\"T, x\" add column c int;",
+                "SET STATISTICS",
+            ),
+            (
+                "ALTER TABLE t ALTER a SET (n_distinct = 5, x = 1), ADD UNIQUE (a, b), ALTER COLUMN b SET STORAGE PLAIN, ALTER b SET STORAGE PLAIN",
+                "ALTER TABLE t ADD UNIQUE (a, b);",
+                "options of columns; SET STORAGE",
+            ),
+            (
+                "ALTER TABLE t OWNER TO bob, ALTER i ADD GENERATED ALWAYS AS IDENTITY;",
+                "ALTER TABLE t ALTER i ADD GENERATED BY DEFAULT AS IDENTITY;",
+                "OWNER TO; GENERATED ALWAYS taken as BY DEFAULT",
+            ),
+        ] {
+            assert_eq!(judge(text), instead(expected, told), "{text}");
+        }
+        for text in [
+            "ALTER TABLE n ADD FOREIGN KEY (c) REFERENCES cluster ON DELETE CASCADE;",
+            "ALTER TABLE t ADD CHECK (f(owner, to)), ADD CONSTRAINT replica UNIQUE (identity);",
+            "ALTER TABLE t ALTER a SET DEFAULT 'x, OWNER TO y';",
+            "ALTER TABLE t DROP COLUMN a, ADD COLUMN storage int DEFAULT 5;",
+            "ALTER TABLE t ADD COLUMN cluster int, ,",
+            "ALTER FUNCTION f(owner int, to int) COST 5;",
+            "ALTER TABLE",
+        ] {
+            assert_eq!(judge(text), Judged::Run, "{text}");
+        }
+        for (text, kind) in [
+            (
+                "ALTER TABLE ONLY t ALTER COLUMN a SET STATISTICS 5, ALTER b SET STATISTICS -1;",
+                "SET STATISTICS",
+            ),
+            ("ALTER TABLE t CLUSTER ON t_pkey;", "CLUSTER ON"),
+            ("ALTER TABLE ONLY t REPLICA IDENTITY USING INDEX i;", "REPLICA IDENTITY"),
+            ("ALTER SEQUENCE public.s OWNER TO \"B, b\";", "OWNER TO"),
+            ("ALTER FUNCTION public.f(integer, text) OWNER TO bob;", "OWNER TO"),
+        ] {
+            assert_eq!(judge(text), Judged::PassedOver(kind), "{text}");
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Constraint<'_> {
     }
 }
 
-fn of_table(table: &Table) -> crate::Result<Vec<Constraint<'_>>> {
+fn of_table<'t>(context: &Context<'_>, table: &'t Table) -> Vec<Constraint<'t>> {
     let mut constraints = Vec::new();
     for index in &table.indexes {
         if let Some(oid) = index.constraint {
@@ -98,7 +98,7 @@ fn of_table(table: &Table) -> crate::Result<Vec<Constraint<'_>>> {
             kind: 'c',
             table: table.oid,
             index: 0,
-            columns: crate::ddl::columns_mentioned(table, &check.expression)?,
+            columns: super::check_columns(context, table, check),
             foreign: None,
             condition: Some(&check.expression),
         });
@@ -115,13 +115,13 @@ fn of_table(table: &Table) -> crate::Result<Vec<Constraint<'_>>> {
             condition: None,
         });
     }
-    Ok(constraints)
+    constraints
 }
 
 pub(super) fn constraints(context: &Context<'_>) -> Rows {
     let mut rows = Vec::new();
     for table in context.catalog.tables.values() {
-        rows.extend(of_table(table)?.into_iter().map(Constraint::row));
+        rows.extend(of_table(context, table).into_iter().map(Constraint::row));
     }
     Ok(rows)
 }

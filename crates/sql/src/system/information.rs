@@ -305,7 +305,7 @@ pub(super) fn constraint_column_usage(context: &Context<'_>) -> Rows {
             push(table, &index.name, &index_columns(index));
         }
         for check in &table.checks {
-            push(table, &check.name, &crate::ddl::columns_mentioned(table, &check.expression)?);
+            push(table, &check.name, &super::check_columns(context, table, check));
         }
         for key in &table.foreign_keys {
             if let Some(parent) = context.catalog.tables.get(&key.parent) {

@@ -30,10 +30,28 @@ mod views;
 pub(crate) use activity::FIRST_DATABASE;
 
 use crate::Result;
-use crate::catalog::{INFORMATION_SCHEMA, Oid, PG_CATALOG};
+use crate::bind::{self, Scope};
+use crate::catalog::{Check, ColumnNumber, INFORMATION_SCHEMA, Oid, PG_CATALOG, Table};
 use crate::exec::Context;
+use crate::types::text::TextStyle;
 use crate::types::{Array, Type, Value};
+use std::cell::Cell;
 use std::sync::Arc;
+
+/// The columns that a check mentions; none where it cannot be bound, as one that an earlier release has left with a name that is gone.
+fn check_columns(context: &Context<'_>, table: &Table, check: &Check) -> Vec<ColumnNumber> {
+    let session = context.session;
+    let style = TextStyle { catalog: Some(Arc::clone(context.catalog)), ..session.style.clone() };
+    let scope = Scope {
+        catalog: context.catalog,
+        style: &style,
+        database: &session.database,
+        user: &session.user,
+        of_the_moment: Cell::default(),
+    };
+    let mentions = bind::mentions(&scope, table, &check.expression);
+    bind::columns_mentioned(&mentions.unwrap_or_default())
+}
 
 /// A table that is computed.
 #[derive(Debug)]
