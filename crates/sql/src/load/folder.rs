@@ -1,0 +1,125 @@
+//! A folder of csv, with the manifest that says that it is complete.
+
+use super::files::Place;
+use super::input::Input;
+use super::{CopyData, Loader};
+use crate::dump::{INDEXES, MANIFEST, MANIFEST_FORMAT, Manifest, ManifestTable, SCHEMA};
+use crate::session::{CopyOptions, Fields, Reader};
+use crate::system::definition::quote_identifier;
+use crate::{Error, Result, SqlState};
+use gannet_store::Unit;
+use std::path::Path;
+
+impl Loader<'_, '_> {
+    /// Loads a folder of csv.
+    pub(super) fn folder(&mut self, place: &Place, folder: &Path) -> Result<()> {
+        let manifest = read_manifest(place, folder)?;
+        let open = |name: &str| -> Result<Option<Input>> {
+            let path = folder.join(name);
+            place.has(&path)?.then(|| Input::open(place, &path)).transpose()
+        };
+        let (schema, indexes) = (open(SCHEMA)?, open(INDEXES)?);
+        let is_cut = |table: &ManifestTable| {
+            let path = folder.join(&table.file);
+            let message = format!("{path:?} does not have the {} bytes that were dumped", table.bytes);
+            Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+        };
+        // All are looked at before anything is done, and opened one by one: an open one takes memory.
+        for table in &manifest.tables {
+            let len = place.len_of(&folder.join(&table.file))?;
+            if len != Some(table.bytes) {
+                return Err(is_cut(table));
+            }
+        }
+        let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
+        let total = manifest.tables.iter().map(|table| table.bytes).sum::<u64>() + of(&schema) + of(&indexes);
+        self.watch.job().phase("loads", Unit::Bytes, total);
+        if let Some(text) = indexes.as_ref().map(Input::all).transpose()?.flatten() {
+            self.find_keys(&text);
+        }
+        schema.map_or(Ok(()), |input| self.script(input))?;
+        for table in &manifest.tables {
+            let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes));
+            let mut input = input.ok_or_else(|| is_cut(table))?;
+            input.charge_to(self.room.as_ref());
+            let columns = read_header(&mut input)?;
+            let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();
+            let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            let name = quote_identifier(&table.table);
+            let sql = format!("COPY public.{name}{of} FROM STDIN WITH (FORMAT csv);");
+            let file = input.name().to_owned();
+            let (line, options) = (1, CopyOptions::new(true));
+            let data = CopyData {
+                sql,
+                table: table.table.clone(),
+                columns,
+                options,
+                in_script: false,
+                line,
+                file: &file,
+            };
+            // What was passed over is counted as the statement that could not be run.
+            let rows = self.rows(&data, &mut input)?;
+            if let Some(rows) = rows.filter(|rows| *rows != table.rows) {
+                let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
+                return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+            }
+            self.before += input.taken();
+            self.outcome.bytes = self.before;
+        }
+        indexes.map_or(Ok(()), |input| self.script(input))
+    }
+}
+
+fn read_manifest(place: &Place, folder: &Path) -> Result<Manifest> {
+    let path = folder.join(MANIFEST);
+    if !place.has(&path)? {
+        let of_postgres = place.has(&folder.join("toc.dat"))?;
+        let hint = if of_postgres {
+            "; it is one of pg_dump in its directory format: dump as plain text (pg_dump -Fp)"
+        } else {
+            ""
+        };
+        let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}{hint}");
+        return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+    }
+    let mut input = Input::open(place, &path)?;
+    let mut text = String::new();
+    while let Some(line) = input.next_line()? {
+        text.push_str(line);
+    }
+    let bad = |why: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("{path:?}: {why}"));
+    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    if manifest.format != MANIFEST_FORMAT {
+        return Err(bad(format!("the format {:?} is not known", manifest.format)));
+    }
+    if let Some(table) = manifest.tables.iter().find(|table| table.file.contains(['/', '\\'])) {
+        return Err(bad(format!("{:?} is no file of the folder", table.file)));
+    }
+    Ok(manifest)
+}
+
+/// The columns that the first line of csv names, whose line feeds are few.
+fn read_header(input: &mut Input) -> Result<Vec<String>> {
+    let mut text = String::new();
+    while let Some(line) = input.next_line()? {
+        text.push_str(line);
+        if text.bytes().filter(|byte| *byte == b'"').count().is_multiple_of(2) {
+            break;
+        }
+    }
+    let mut reader = Reader::new(CopyOptions::new(true));
+    let mut given = false;
+    let mut more = |buffer: &mut Vec<u8>| {
+        if std::mem::replace(&mut given, true) {
+            return Ok(false);
+        }
+        buffer.extend_from_slice(text.as_bytes());
+        Ok(true)
+    };
+    let mut fields = Fields::default();
+    if !reader.next(&mut more, &mut fields)? || text == "\n" {
+        return Ok(Vec::new());
+    }
+    (0..fields.len()).map(|index| Ok(fields.get(index)?.unwrap_or_default().to_owned())).collect()
+}
