@@ -395,3 +395,74 @@ fn a_prepared_copy_is_refused_and_statements_belong_to_their_connection() {
     drop(connection);
     server.join().unwrap();
 }
+
+/// Answers each notice.
+#[derive(Default)]
+struct Answering {
+    asked: Vec<String>,
+    answered: usize,
+}
+
+impl Receiver for Answering {
+    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Report) {
+        self.asked.push(notice.message.clone());
+    }
+
+    fn answers(&self) -> bool {
+        true
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(asked) = self.asked.get(self.answered) else { return Ok(true) };
+        data.extend_from_slice(asked.as_bytes());
+        self.answered += 1;
+        Ok(asked != "end")
+    }
+}
+
+#[test]
+fn data_that_answers_notices_waits_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |out: &mut Output, text: &str| {
+        out.begin(b'N').u8(b'S').str("INFO").u8(b'M').str(text).u8(0).end();
+    };
+    let mut well = greeting();
+    well.begin(b'G').u8(0).count(0).end();
+    ["one", "two", "end"].iter().for_each(|text| ask(&mut well, text));
+    well.begin(b'C').str("LOAD DATABASE 1").end();
+    well.begin(b'Z').u8(b'I').end();
+    let mut ill = greeting();
+    ill.begin(b'G').u8(0).count(0).end();
+    ask(&mut ill, "one");
+    ill.begin(b'E').u8(b'S').str("ERROR").u8(b'C').str("57014").u8(b'M').str("oh").u8(0).end();
+    ill.begin(b'Z').u8(b'I').end();
+    let mut gone = greeting();
+    gone.begin(b'G').u8(0).count(0).end();
+    ask(&mut gone, "one");
+    let says = [well, ill, gone].map(|out| out.bytes().to_vec()).to_vec();
+    let serving = server(folder.path(), says);
+    let address = address(folder.path());
+    let mut run = || {
+        let mut connection = Connection::open(&address, "test").unwrap();
+        let mut receiver = Answering::default();
+        let done = connection.query("load", &mut receiver);
+        (done, receiver.answered)
+    };
+    assert!(matches!(run(), (Ok(()), 3)));
+    let (refused, answered) = run();
+    assert!(matches!(refused, Err(Failure::Server(report)) if report.state == "57014") && answered <= 1);
+    assert!(matches!(run(), (Err(Failure::Connection(_)), _)));
+    serving.join().unwrap();
+}
