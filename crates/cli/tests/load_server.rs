@@ -174,6 +174,15 @@ fn long_script(folder: &Path) {
 
 const WHOLE: &str = "select (select count(*) from whole) || ' ' || (select count(*) from half)";
 
+/// Waits until much of the second table has come.
+fn await_half(folder: &Path) {
+    let half = "select done from gannet_jobs where job = 'load' and state = 'running' and done > 4000000";
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while asked(folder, half).is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", asked(folder, "select * from gannet_jobs"));
+    }
+}
+
 #[test]
 fn ctrl_c_leaves_whole_tables_and_a_server_that_goes_on() {
     let folder = tempfile::tempdir_in(".").unwrap();
@@ -186,17 +195,37 @@ fn ctrl_c_leaves_whole_tables_and_a_server_that_goes_on() {
         let input = std::fs::File::open(folder.join("long.sql")).unwrap();
         let command = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let load = command.spawn().unwrap();
-        let half = "select done from gannet_jobs where job = 'load' and state = 'running' and done > 4000000";
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while asked(folder, half).is_empty() {
-            assert!(Instant::now() < deadline, "{:?}", asked(folder, "select * from gannet_jobs"));
-        }
+        await_half(folder);
         let _ = Command::new("kill").args(["-INT", &load.id().to_string()]).status();
         ended(load, 130);
         assert_eq!(asked(folder, JOBS).last().unwrap(), "cancelled from the client");
         assert_eq!(asked(folder, WHOLE), ["2 0"]);
     }
     ends(folder, &["load", "shop.sql", &address(folder, "shop")], 0);
+    drop(server);
+    ends(folder, &["check", "shop.gnt"], 0);
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_whole_tables_and_a_server_that_goes_on() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    let server = served(folder);
+    long_script(folder);
+    for source in ["long.sql", "-"] {
+        asked(folder, "drop table if exists whole; drop table if exists half");
+        let input = std::fs::File::open(folder.join("long.sql")).unwrap();
+        let mut command = gannet(folder, &["load", source, &address(folder, "shop")]);
+        let mut load = command.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        await_half(folder);
+        load.kill().unwrap();
+        load.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while asked(folder, JOBS).last().unwrap() != "cancelled from the client" {
+            assert!(Instant::now() < deadline, "{:?}", asked(folder, JOBS));
+        }
+        assert_eq!(asked(folder, WHOLE), ["2 0"]);
+    }
     drop(server);
     ends(folder, &["check", "shop.gnt"], 0);
 }

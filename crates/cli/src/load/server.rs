@@ -42,8 +42,12 @@ pub(super) fn load_from_here(
     let name = arguments.source.to_string_lossy();
     let mode = arguments.opening.io;
     let (kind, name, data) = match &mut source {
-        Source::File(path) => ("FILE", &*name, Data::Answers(Offer::file(path, &name, &disk, mode))),
-        Source::Folder(path) => ("FOLDER", &*name, Data::Answers(Offer::folder(path, &name, &disk, mode))),
+        Source::File(path) => {
+            ("FILE", &*name, Data::Answers(Box::new(Offer::file(path, &name, &disk, mode))))
+        }
+        Source::Folder(path) => {
+            ("FOLDER", &*name, Data::Answers(Box::new(Offer::folder(path, &name, &disk, mode))))
+        }
         Source::Stream(stream, name) => ("STREAM", &**name, Data::Stream(stream)),
     };
     let statement = statement(arguments, &format!("STDIN {kind} {}", job::quoted(name)));
@@ -102,7 +106,7 @@ fn why_not(error: &anyhow::Error) -> Option<String> {
 
 enum Data<'o> {
     Stream(&'o mut Stream),
-    Answers(Offer),
+    Answers(Box<Offer>),
 }
 
 /// What is sent to a server.

@@ -454,7 +454,7 @@ fn data_that_answers_notices_waits_for_them() {
     let says = [well, ill, gone].map(|out| out.bytes().to_vec()).to_vec();
     let serving = server(folder.path(), says);
     let address = address(folder.path());
-    let mut run = || {
+    let run = || {
         let mut connection = Connection::open(&address, "test").unwrap();
         let mut receiver = Answering::default();
         let done = connection.query("load", &mut receiver);

@@ -3,7 +3,7 @@
 use super::offered::Offered;
 use crate::dump::failed;
 use crate::{Error, Result, SqlState};
-use gannet_io::{AlignedBuffer, Class, Disk, File, Mode, ModeRequest, OpenOptions};
+use gannet_io::{Class, Disk, File, Mode, ModeRequest, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub(super) trait Blocks: Send {
     fn len(&self) -> u64;
     /// What offsets are multiples of: a divisor of [`REQUEST`].
     fn alignment(&self) -> usize;
-    /// Reads up to a block at an offset, which is aligned; 0 at the end.
-    fn read(&self, at: u64, block: &mut AlignedBuffer) -> Result<usize>;
+    /// Reads up to a block, which lies in an [`AlignedBuffer`](gannet_io::AlignedBuffer), at an offset that is aligned; 0 at the end.
+    fn read(&self, at: u64, block: &mut [u8]) -> Result<usize>;
 }
 
 /// Where files lie.
@@ -90,7 +90,7 @@ impl Blocks for OnDisk {
     }
 
     /// What is left behind the last aligned place comes through the OS cache, which is to forget it.
-    fn read(&self, at: u64, block: &mut AlignedBuffer) -> Result<usize> {
+    fn read(&self, at: u64, block: &mut [u8]) -> Result<usize> {
         let left = self.len.saturating_sub(at).min(block.len() as u64) as usize;
         let aligned = left / self.file.alignment() * self.file.alignment();
         if aligned > 0 {

@@ -154,7 +154,9 @@ fn read(file: &OnDisk, at: u64, bytes: usize, block: &mut AlignedBuffer) -> Resu
     let mut piece = Vec::with_capacity(end.saturating_sub(at) as usize);
     let mut from = at / file.alignment() as u64 * file.alignment() as u64;
     while from < end {
-        let count = file.read(from, block).map_err(|error| error.to_string())?;
+        // No more than is wanted, as far as the device reads it.
+        let most = ((end - from) as usize).next_multiple_of(file.alignment()).min(block.len());
+        let count = file.read(from, &mut block[..most]).map_err(|error| error.to_string())?;
         if count == 0 {
             break;
         }

@@ -20,7 +20,6 @@
 
 use super::files::{Blocks, REQUEST};
 use crate::{Error, Result, SqlState};
-use gannet_io::AlignedBuffer;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -84,7 +83,7 @@ impl Answer {
         let (kind, bytes): (u8, &[u8]) = match self {
             Answer::Bytes(bytes) => (0, bytes),
             Answer::Missing => (1, &[]),
-            Answer::Failed(why) => (2, &why.as_bytes()[..why.floor_char_boundary(TEXT_MOST)]),
+            Answer::Failed(why) => (2, &why.as_bytes()[..why.len().min(TEXT_MOST)]),
         };
         let mut encoded = Vec::with_capacity(HEAD + bytes.len());
         encoded.push(kind);
@@ -278,7 +277,7 @@ impl Blocks for OfClient {
         ALIGNMENT
     }
 
-    fn read(&self, at: u64, block: &mut AlignedBuffer) -> Result<usize> {
+    fn read(&self, at: u64, block: &mut [u8]) -> Result<usize> {
         let Some(request) = self.request(at, block.len()) else { return Ok(0) };
         let wanted = request.answer_most();
         let end = at + wanted as u64;
@@ -302,6 +301,7 @@ impl Blocks for OfClient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_io::AlignedBuffer;
     use std::path::PathBuf;
 
     #[test]
