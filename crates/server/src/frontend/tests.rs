@@ -438,21 +438,41 @@ fn data_that_answers_notices_waits_for_them() {
     let ask = |out: &mut Output, text: &str| {
         out.begin(b'N').u8(b'S').str("INFO").u8(b'M').str(text).u8(0).end();
     };
-    let mut well = greeting();
-    well.begin(b'G').u8(0).count(0).end();
-    ["one", "two", "end"].iter().for_each(|text| ask(&mut well, text));
-    well.begin(b'C').str("LOAD DATABASE 1").end();
-    well.begin(b'Z').u8(b'I').end();
-    let mut ill = greeting();
-    ill.begin(b'G').u8(0).count(0).end();
-    ask(&mut ill, "one");
-    ill.begin(b'E').u8(b'S').str("ERROR").u8(b'C').str("57014").u8(b'M').str("oh").u8(0).end();
-    ill.begin(b'Z').u8(b'I').end();
-    let mut gone = greeting();
-    gone.begin(b'G').u8(0).count(0).end();
-    ask(&mut gone, "one");
-    let says = [well, ill, gone].map(|out| out.bytes().to_vec()).to_vec();
-    let serving = server(folder.path(), says);
+    let asking = move |texts: &[&str]| {
+        let mut out = greeting();
+        out.begin(b'G').u8(0).count(0).end();
+        texts.iter().for_each(|text| ask(&mut out, text));
+        out
+    };
+    let mut refusing = asking(&["one"]);
+    refusing.begin(b'E').u8(b'S').str("ERROR").u8(b'C').str("57014").u8(b'M').str("oh").u8(0).end();
+    refusing.begin(b'Z').u8(b'I').end();
+    let mut done = Output::default();
+    done.begin(b'C').str("LOAD DATABASE 1").end();
+    done.begin(b'Z').u8(b'I').end();
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+    let serving = std::thread::spawn(move || {
+        let says = [(asking(&["one", "two", "end"]), true), (refusing, false), (asking(&["one"]), false)];
+        for (said, ends_well) in says {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.write_all(said.bytes()).unwrap();
+            let mut came = Vec::new();
+            while ends_well && !came.ends_with(&[b'c', 0, 0, 0, 4]) {
+                let mut byte = [0];
+                socket.read_exact(&mut byte).unwrap();
+                came.push(byte[0]);
+            }
+            if ends_well {
+                assert!(
+                    came.windows(8)
+                        .any(|sent| sent[..8] == *b"d\0\0\0\x07one" || sent[..8] == *b"d\0\0\0\x07two")
+                );
+                socket.write_all(done.bytes()).unwrap();
+            }
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
     let address = address(folder.path());
     let run = || {
         let mut connection = Connection::open(&address, "test").unwrap();
