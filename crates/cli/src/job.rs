@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_io::residency;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
+use gannet_sql::load::Request;
 use gannet_store::{
     Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch,
 };
@@ -301,6 +302,34 @@ pub(crate) fn product_of_server(
     listen(connection, statement, &mut listening)
 }
 
+/// Gives a job of a server its data.
+pub(crate) trait Supply {
+    /// The server takes data from now on.
+    fn begin(&mut self);
+
+    /// Whether the data is answers to what the server asks.
+    fn answers(&self) -> bool;
+
+    /// The server asks for something.
+    fn ask(&mut self, request: Request);
+
+    /// Appends some; false at the end.
+    fn read(&mut self, data: &mut Vec<u8>) -> io::Result<bool>;
+}
+
+/// Has a server run a statement that is a job, with VERBOSE, and whose data comes from here.
+pub(crate) fn supplied_to_server(
+    connection: &mut Connection,
+    statement: &str,
+    supply: &mut dyn Supply,
+) -> Result<Told> {
+    let mut shown = Shown::default();
+    let row = &mut |_: &[Option<&str>]| Ok(());
+    let mut listening = Listening::new(row, Some(&mut shown));
+    listening.supply = Some(supply);
+    listen(connection, statement, &mut listening)
+}
+
 /// What a server answers to a query of one value.
 pub(crate) fn ask(connection: &mut Connection, query: &str) -> Result<String> {
     let mut answer = String::new();
@@ -333,13 +362,14 @@ fn listen(connection: &mut Connection, statement: &str, listening: &mut Listenin
     ended.store(true, Ordering::Relaxed);
     let _ = listener.join();
     interrupt::check()?;
-    done.map_err(|failure| anyhow!("{failure}"))?;
+    done?;
     told.context("the server did not say how it went")
 }
 
 struct Listening<'r> {
     row: &'r mut dyn FnMut(&[Option<&str>]) -> io::Result<()>,
     product: Option<&'r mut dyn Product>,
+    supply: Option<&'r mut dyn Supply>,
     /// What could not be begun; a notice cannot say so.
     failure: Option<io::Error>,
     told: Option<Told>,
@@ -348,7 +378,7 @@ struct Listening<'r> {
 
 impl<'r> Listening<'r> {
     fn new(row: &'r mut dyn FnMut(&[Option<&str>]) -> io::Result<()>, shown: Option<&'r mut Shown>) -> Self {
-        Listening { row, product: None, failure: None, told: None, shown }
+        Listening { row, product: None, supply: None, failure: None, told: None, shown }
     }
 }
 
@@ -368,7 +398,9 @@ impl Receiver for Listening<'_> {
     fn notice(&mut self, notice: &Report) {
         let detail = notice.detail.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let Some(mut detail) = detail else { return };
-        if let Ok(progress) = serde_json::from_value(detail["progress"].take()) {
+        if let (Some(supply), Ok(request)) = (&mut self.supply, serde_json::from_value(detail.clone())) {
+            supply.ask(request);
+        } else if let Ok(progress) = serde_json::from_value(detail["progress"].take()) {
             if let Some(shown) = &mut self.shown {
                 shown.say(&progress);
             }
@@ -377,6 +409,21 @@ impl Receiver for Listening<'_> {
         } else if let Ok(job) = serde_json::from_value(detail["job"].take()) {
             self.told = Some(Told { job, detail });
         }
+    }
+
+    fn copy_in(&mut self) -> io::Result<()> {
+        if let Some(supply) = &mut self.supply {
+            supply.begin();
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> bool {
+        self.supply.as_ref().is_some_and(|supply| supply.answers())
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        self.supply.as_mut().map_or(Ok(false), |supply| supply.read(data))
     }
 
     fn copy_write(&mut self, data: &[u8]) -> io::Result<()> {

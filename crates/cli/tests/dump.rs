@@ -233,7 +233,7 @@ fn a_server_that_has_the_file_is_asked() {
     let asked = |query: &str| ends(folder, &["sql", "new.gnt", "-q", "--format", "csv", "-c", query], 0).0;
     let jobs = "select job || ' ' || state || ' ' || (bytes_read > 0) from gannet_jobs where job = 'load'";
     assert_eq!(asked(jobs).lines().last(), Some("load done true"));
-    // From its client, statement by statement.
+    // What comes from its client is a job, too.
     asked("create table more (id bigint)");
     let script = "COPY more (id) FROM stdin;\n7\n8\n\\.\n";
     let mut load = gannet(folder, &["load", "-", "new.gnt"]);

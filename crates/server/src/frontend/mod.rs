@@ -115,9 +115,15 @@ pub trait Receiver {
     fn copy_in(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// Appends the next piece of data for it; false at the end.
+    /// Appends the next piece of data for it; false at the end. Where none comes for a while, nothing is appended: it is looked whether the server
+    /// wants any more, and asked again.
     fn copy_read(&mut self, _data: &mut Vec<u8>) -> io::Result<bool> {
         Ok(false)
+    }
+    /// Whether that data is answers to what the server's notices ask: what there is of it is sent at once, and where there is none, the next
+    /// notice is waited for.
+    fn answers(&self) -> bool {
+        false
     }
     /// COPY TO STDOUT begins.
     fn copy_out(&mut self) -> io::Result<()> {
@@ -545,17 +551,24 @@ impl Connection {
         let mut data = Vec::new();
         let mut more = taking.receiver.copy_in().map(|()| true);
         while let Ok(true) = more {
+            let before = data.len();
             more = taking.receiver.copy_read(&mut data);
-            if data.len() >= SEND_AT || (!matches!(more, Ok(true)) && !data.is_empty()) {
-                // At its end it is told anyway.
-                if matches!(more, Ok(true))
-                    && let Some(refused) = self.refusal(taking)?
-                {
+            let goes_on = matches!(more, Ok(true));
+            let is_idle = goes_on && data.len() == before;
+            if is_idle && data.is_empty() && taking.receiver.answers() {
+                if let Some(refused) = self.word(taking)? {
                     return Ok(Some(refused));
                 }
-                self.out.begin(b'd').raw(&data).end();
-                data.clear();
-                self.send()?;
+            } else if data.len() >= SEND_AT || is_idle || !goes_on || taking.receiver.answers() {
+                // At its end it is told anyway.
+                if goes_on && let Some(refused) = self.refusal(taking)? {
+                    return Ok(Some(refused));
+                }
+                if !data.is_empty() {
+                    self.out.begin(b'd').raw(&data).end();
+                    data.clear();
+                    self.send()?;
+                }
             }
         }
         match more {
@@ -572,13 +585,21 @@ impl Connection {
     /// Looks, without waiting, whether the server has said meanwhile that it takes no more data.
     fn refusal(&mut self, taking: &mut Taking<'_>) -> io::Result<Option<Report>> {
         while !self.layer.buffer().is_empty() || self.layer.get_mut().has_something()? {
-            match self.read()? {
-                b'E' => return Report::parse(self.body()).map(Some),
-                b'N' => taking.receiver.notice(&Report::parse(self.body())?),
-                b'S' => self.told()?,
-                b'A' => {}
-                other => return Err(unexpected(other)),
+            if let Some(refused) = self.word(taking)? {
+                return Ok(Some(refused));
             }
+        }
+        Ok(None)
+    }
+
+    /// Waits for the next thing that the server says while it takes data: an error, or something to be told.
+    fn word(&mut self, taking: &mut Taking<'_>) -> io::Result<Option<Report>> {
+        match self.read()? {
+            b'E' => return Report::parse(self.body()).map(Some),
+            b'N' => taking.receiver.notice(&Report::parse(self.body())?),
+            b'S' => self.told()?,
+            b'A' => {}
+            other => return Err(unexpected(other)),
         }
         Ok(None)
     }

@@ -395,3 +395,94 @@ fn a_prepared_copy_is_refused_and_statements_belong_to_their_connection() {
     drop(connection);
     server.join().unwrap();
 }
+
+/// Answers each notice.
+#[derive(Default)]
+struct Answering {
+    asked: Vec<String>,
+    answered: usize,
+}
+
+impl Receiver for Answering {
+    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn notice(&mut self, notice: &Report) {
+        self.asked.push(notice.message.clone());
+    }
+
+    fn answers(&self) -> bool {
+        true
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(asked) = self.asked.get(self.answered) else { return Ok(true) };
+        data.extend_from_slice(asked.as_bytes());
+        self.answered += 1;
+        Ok(asked != "end")
+    }
+}
+
+#[test]
+fn data_that_answers_notices_waits_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |out: &mut Output, text: &str| {
+        out.begin(b'N').u8(b'S').str("INFO").u8(b'M').str(text).u8(0).end();
+    };
+    let asking = move |texts: &[&str]| {
+        let mut out = greeting();
+        out.begin(b'G').u8(0).count(0).end();
+        texts.iter().for_each(|text| ask(&mut out, text));
+        out
+    };
+    let mut refusing = asking(&["one"]);
+    refusing.begin(b'E').u8(b'S').str("ERROR").u8(b'C').str("57014").u8(b'M').str("oh").u8(0).end();
+    refusing.begin(b'Z').u8(b'I').end();
+    let mut done = Output::default();
+    done.begin(b'C').str("LOAD DATABASE 1").end();
+    done.begin(b'Z').u8(b'I').end();
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+    let serving = std::thread::spawn(move || {
+        let says = [(asking(&["one", "two", "end"]), true), (refusing, false), (asking(&["one"]), false)];
+        for (said, ends_well) in says {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.write_all(said.bytes()).unwrap();
+            let mut came = Vec::new();
+            while ends_well && !came.ends_with(&[b'c', 0, 0, 0, 4]) {
+                let mut byte = [0];
+                socket.read_exact(&mut byte).unwrap();
+                came.push(byte[0]);
+            }
+            if ends_well {
+                assert!(
+                    came.windows(8)
+                        .any(|sent| sent[..8] == *b"d\0\0\0\x07one" || sent[..8] == *b"d\0\0\0\x07two")
+                );
+                socket.write_all(done.bytes()).unwrap();
+            }
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
+    let address = address(folder.path());
+    let run = || {
+        let mut connection = Connection::open(&address, "test").unwrap();
+        let mut receiver = Answering::default();
+        let done = connection.query("load", &mut receiver);
+        (done, receiver.answered)
+    };
+    assert!(matches!(run(), (Ok(()), 3)));
+    let (refused, answered) = run();
+    assert!(matches!(refused, Err(Failure::Server(report)) if report.state == "57014") && answered <= 1);
+    assert!(matches!(run(), (Err(Failure::Connection(_)), _)));
+    serving.join().unwrap();
+}

@@ -256,10 +256,27 @@ fn utility_statements() {
     }
     assert_eq!(
         of("load database from '/d' on error skip jobs 3 verbose"),
-        "LoadDatabase(LoadDatabase { path: \"/d\", skip: true, jobs: Some(3), verbose: true })"
+        "LoadDatabase(LoadDatabase { source: Path(\"/d\"), skip: true, jobs: Some(3), verbose: true })"
     );
     assert!(of("load database from '/d' on error stop").contains("skip: false, jobs: None, verbose: false"));
-    assert_eq!(error("load database from stdin").0, "42601");
+    for (from, source) in [
+        ("stdin", "Stream(\"standard input\")"),
+        ("StdIn Stream 'a pipe'", "Stream(\"a pipe\")"),
+        ("stdin FILE 'it''s.sql'", "File(\"it's.sql\")"),
+        ("stdin folder 'f' ", "Folder(\"f\")"),
+    ] {
+        assert_eq!(
+            of(&format!("load database from {from} jobs 2 on error skip verbose")),
+            format!(
+                "LoadDatabase(LoadDatabase {{ source: {source}, skip: true, jobs: Some(2), verbose: true }})"
+            )
+        );
+    }
+    for wrong in
+        ["stdin 'x'", "stdin file", "stdin file x", "stdin file 'x' folder 'y'", "'/d' file 'x'", "file 'x'"]
+    {
+        assert_eq!(error(&format!("load database from {wrong}")).0, "42601", "{wrong}");
+    }
     assert_eq!(of("load 'library'"), "Unsupported(\"LOAD\")");
     assert_eq!(error("load database from '/d' on error stop on error skip").0, "42601");
     assert_eq!(of("check database verbose"), "CheckDatabase { verbose: true }");

@@ -1,24 +1,22 @@
 //! A folder of csv: its manifest, whose files are all looked at before any of them is read; scripts, and rows.
 
+use super::files::Place;
 use super::input::Input;
 use super::{CopyData, Loader};
-use crate::dump::{INDEXES, MANIFEST, MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS, Manifest, SCHEMA, failed};
+use crate::dump::{INDEXES, MANIFEST, MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS, Manifest, SCHEMA};
 use crate::session::{CopyOptions, Fields, Reader};
 use crate::system::definition::quote_identifier;
 use crate::{Error, Result, SqlState};
-use gannet_io::{Disk, ModeRequest};
 use gannet_store::Unit;
 use std::path::Path;
-use std::sync::Arc;
 
 impl Loader<'_, '_> {
     /// Loads a folder of csv.
-    pub(super) fn folder(&mut self, disk: &Arc<dyn Disk>, folder: &Path) -> Result<()> {
-        let manifest = read_manifest(disk, folder, self.options.mode)?;
+    pub(super) fn folder(&mut self, place: &Place, folder: &Path) -> Result<()> {
+        let manifest = read_manifest(place, folder)?;
         let open = |name: &str| -> Result<Option<Input>> {
             let path = folder.join(name);
-            let there = disk.exists(&path).map_err(failed)?;
-            there.then(|| Input::open(disk, &path, self.options.mode)).transpose()
+            place.has(&path)?.then(|| Input::open(place, &path)).transpose()
         };
         let is_cut = |file: &str, bytes: u64| {
             let path = folder.join(file);
@@ -29,7 +27,7 @@ impl Loader<'_, '_> {
         let scripts = manifest.scripts.iter().map(|script| (script.file.as_str(), script.bytes));
         let tables = manifest.tables.iter().map(|table| (table.file.as_str(), table.bytes));
         for (file, bytes) in scripts.chain(tables) {
-            if Input::len_of(disk, &folder.join(file), self.options.mode)? != Some(bytes) {
+            if place.len_of(&folder.join(file))? != Some(bytes) {
                 return Err(is_cut(file, bytes));
             }
         }
@@ -80,10 +78,10 @@ impl Loader<'_, '_> {
     }
 }
 
-fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Result<Manifest> {
+fn read_manifest(place: &Place, folder: &Path) -> Result<Manifest> {
     let path = folder.join(MANIFEST);
-    if !disk.exists(&path).map_err(failed)? {
-        let of_postgres = disk.exists(&folder.join("toc.dat")).map_err(failed)?;
+    if !place.has(&path)? {
+        let of_postgres = place.has(&folder.join("toc.dat"))?;
         let hint = if of_postgres {
             "; it is one of pg_dump in its directory format: dump as plain text (pg_dump -Fp)"
         } else {
@@ -92,7 +90,7 @@ fn read_manifest(disk: &Arc<dyn Disk>, folder: &Path, mode: ModeRequest) -> Resu
         let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}{hint}");
         return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
     }
-    let mut input = Input::open(disk, &path, mode)?;
+    let mut input = Input::open(place, &path)?;
     let mut text = String::new();
     while let Some(line) = input.next_line()? {
         text.push_str(line);

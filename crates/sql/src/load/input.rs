@@ -1,18 +1,16 @@
-//! A dump as it is read: a file by large requests past the OS cache, or a stream; its lines, and the data of COPY in pieces of whole rows.
+//! A dump as it is read: a file by large requests, or a stream; its lines, and the data of COPY in pieces of whole rows.
 
-use crate::dump::failed;
+use super::files::{Blocks, Place, REQUEST};
 use crate::room::{Room, Taken};
 use crate::session::CopyOptions;
 use crate::{Error, Result, SqlState};
-use gannet_io::{AlignedBuffer, Class, Disk, File, Mode, ModeRequest, OpenOptions};
+use gannet_io::AlignedBuffer;
 use gannet_store::WorkMemory;
 use memchr::{memchr, memchr_iter, memchr3, memmem};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a request.
-const REQUEST: usize = 1 << 20;
 /// Bytes of a piece of data, about.
 const PIECE: usize = 512 << 10;
 /// Rows of a piece, at most: what is made of each takes some bytes however short it is.
@@ -33,7 +31,7 @@ const SMALL: usize = 4 << 20;
 const LONG_PIECE: u64 = 4;
 
 enum Source {
-    File { file: Arc<dyn File>, disk: Arc<dyn Disk>, len: u64, at: u64, block: AlignedBuffer },
+    File { file: Box<dyn Blocks>, at: u64, block: AlignedBuffer },
     Stream(Box<dyn Read + Send>),
 }
 
@@ -93,21 +91,9 @@ fn foreign(begin: &[u8]) -> Option<&'static str> {
 
 impl Input {
     /// A file.
-    pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Self> {
-        let file = disk.open(path, &OpenOptions::read().mode(mode)).map_err(failed)?;
-        let len = file.len().map_err(failed)?;
-        let source =
-            Source::File { file, disk: Arc::clone(disk), len, at: 0, block: AlignedBuffer::zeroed(REQUEST) };
+    pub(super) fn open(place: &Place, path: &Path) -> Result<Self> {
+        let source = Source::File { file: place.open(path)?, at: 0, block: AlignedBuffer::zeroed(REQUEST) };
         Ok(Input::new(path.display().to_string(), source))
-    }
-
-    /// Bytes of a file, if it is there.
-    pub(super) fn len_of(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<Option<u64>> {
-        if !disk.exists(path).map_err(failed)? {
-            return Ok(None);
-        }
-        let file = disk.open(path, &OpenOptions::read().mode(mode)).map_err(failed)?;
-        file.len().map(Some).map_err(failed)
     }
 
     /// Something that is read once.
@@ -142,7 +128,7 @@ impl Input {
     /// Its bytes, where they are known.
     pub(super) fn len(&self) -> Option<u64> {
         match &self.source {
-            Source::File { len, .. } => Some(*len),
+            Source::File { file, .. } => Some(file.len()),
             Source::Stream(_) => None,
         }
     }
@@ -192,8 +178,8 @@ impl Input {
         }
         self.make_room()?;
         let count = match &mut self.source {
-            Source::File { file, disk, len, at, block } => {
-                let count = read_block(&**disk, &**file, *len, *at, block)?;
+            Source::File { file, at, block } => {
+                let count = file.read(*at, block)?;
                 self.buffer.extend_from_slice(&block[..count]);
                 *at += count as u64;
                 count
@@ -349,11 +335,11 @@ impl Input {
 
     /// Which of these texts, none of which is longer than a few hundred bytes, comes last near the end of the file, and where.
     fn last_of(&self, texts: &[&[u8]]) -> Result<Option<(u64, usize)>> {
-        let Source::File { len, .. } = &self.source else { return Ok(None) };
+        let Some(len) = self.len() else { return Ok(None) };
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         let mut block = AlignedBuffer::zeroed(REQUEST);
         let mut bytes = Vec::new();
-        let mut at = *len / REQUEST as u64 * REQUEST as u64;
+        let mut at = len / REQUEST as u64 * REQUEST as u64;
         loop {
             // What is looked for may lie on both sides of the place between two requests.
             bytes.truncate(longest);
@@ -364,7 +350,7 @@ impl Input {
                 memmem::rfind(&bytes, text).map(|found| (at + found as u64, number))
             });
             let found = found.max();
-            if found.is_some() || at == 0 || *len - at > END_WITHIN {
+            if found.is_some() || at == 0 || len - at > END_WITHIN {
                 return Ok(found);
             }
             at -= REQUEST as u64;
@@ -373,15 +359,15 @@ impl Input {
 
     /// The file from here on.
     fn text_from(&self, offset: u64) -> Result<Option<String>> {
-        let Source::File { len, .. } = &self.source else { return Ok(None) };
-        if *len - offset > LONGEST_END {
+        let Some(len) = self.len() else { return Ok(None) };
+        if len - offset > LONGEST_END {
             return Ok(None);
         }
         let mut block = AlignedBuffer::zeroed(REQUEST);
         let mut bytes = Vec::new();
         let mut at = offset / REQUEST as u64 * REQUEST as u64;
         let skipped = (offset - at) as usize;
-        while at < *len {
+        while at < len {
             self.read_request(at, &mut block, &mut bytes)?;
             at += REQUEST as u64;
         }
@@ -391,10 +377,10 @@ impl Input {
 
     /// Appends what the file has at an offset, which is a multiple of a request's bytes: so many, or up to its end.
     fn read_request(&self, at: u64, block: &mut AlignedBuffer, bytes: &mut Vec<u8>) -> Result<()> {
-        let Source::File { file, disk, len, .. } = &self.source else { return Ok(()) };
+        let Source::File { file, .. } = &self.source else { return Ok(()) };
         let mut done = 0;
         while done < REQUEST {
-            let count = read_block(&**disk, &**file, *len, at + done as u64, block)?.min(REQUEST - done);
+            let count = file.read(at + done as u64, block)?.min(REQUEST - done);
             if count == 0 {
                 break;
             }
@@ -403,30 +389,6 @@ impl Input {
         }
         Ok(())
     }
-}
-
-/// Reads up to a block at an offset, which is aligned; 0 at the end. What is left behind the last aligned place comes through the OS
-/// cache, which is to forget it.
-fn read_block(
-    disk: &dyn Disk,
-    file: &dyn File,
-    len: u64,
-    at: u64,
-    block: &mut AlignedBuffer,
-) -> Result<usize> {
-    let left = len.saturating_sub(at).min(block.len() as u64) as usize;
-    let aligned = left / file.alignment() * file.alignment();
-    if aligned > 0 {
-        file.read_at(Class::Maintenance, at, &mut block[..aligned]).map_err(failed)?;
-        return Ok(aligned);
-    }
-    if left > 0 {
-        let options = OpenOptions::read().mode(ModeRequest::Only(Mode::Buffered));
-        let tail = disk.open(file.path(), &options).map_err(failed)?;
-        tail.read_at(Class::Maintenance, at, &mut block[..left]).map_err(failed)?;
-        tail.drop_cache();
-    }
-    Ok(left)
 }
 
 /// Where a piece ends.

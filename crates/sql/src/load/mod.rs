@@ -16,13 +16,19 @@
 //! of the table is broken by them, they are gone through once more as ordinary rows, which tells the line. So are rows for other tables.
 
 mod embedded;
+mod files;
 mod folder;
 mod input;
+mod offer;
+mod offered;
 mod ordinary;
 mod rows;
 mod statement;
 
 pub use embedded::Embedded;
+pub use offer::Offer;
+pub use offered::{Answer, Offered, READ_MOST, Request};
+pub(crate) use offered::{Answers, Line, UNDER_WAY};
 
 use crate::bind::utility::{CopyOption, CopyTarget, CopyValue, Utility};
 use crate::bind::{self, Kind};
@@ -33,6 +39,7 @@ use crate::session::{CopyOptions, Header, Session, read_options};
 use crate::splitter::{Piece, Splitter};
 use crate::threads::start_thread;
 use crate::{Error, Result, SqlState};
+use files::Place;
 use gannet_io::{Disk, ModeRequest};
 use gannet_store::{Unit, Watch};
 use input::Input;
@@ -77,6 +84,10 @@ pub enum Origin {
     Folder(PathBuf),
     /// SQL that can be read once, and how messages call it.
     Stream(Box<dyn Read + Send>, String),
+    /// A file of a client, who calls it so.
+    OfClient(Offered, PathBuf),
+    /// A folder of a client.
+    FolderOfClient(Offered, PathBuf),
 }
 
 impl std::fmt::Debug for Origin {
@@ -85,6 +96,8 @@ impl std::fmt::Debug for Origin {
             Origin::File(path) => f.debug_tuple("File").field(path).finish(),
             Origin::Folder(path) => f.debug_tuple("Folder").field(path).finish(),
             Origin::Stream(_, name) => f.debug_tuple("Stream").field(name).finish(),
+            Origin::OfClient(_, path) => f.debug_tuple("OfClient").field(path).finish(),
+            Origin::FolderOfClient(_, path) => f.debug_tuple("FolderOfClient").field(path).finish(),
         }
     }
 }
@@ -199,25 +212,26 @@ pub fn load(
         before: 0,
         connected: None,
     };
-    match origin {
+    let here = || Place::Disk(Arc::clone(disk), options.mode);
+    let (place, path, is_folder) = match origin {
         Origin::Stream(stream, name) => {
             loader.watch.job().phase("loads", Unit::Bytes, 0);
             loader.script(Input::stream(&name, stream))?;
+            return loader.end();
         }
-        Origin::Folder(path) => loader.folder(disk, &path)?,
-        Origin::File(path) => {
-            let input = Input::open(disk, &path, options.mode)?;
-            loader.watch.job().phase("loads", Unit::Bytes, input.len().unwrap_or(0));
-            loader.script(input)?;
-        }
+        Origin::File(path) => (here(), path, false),
+        Origin::Folder(path) => (here(), path, true),
+        Origin::OfClient(client, path) => (Place::Client(client), path, false),
+        Origin::FolderOfClient(client, path) => (Place::Client(client), path, true),
+    };
+    if is_folder {
+        loader.folder(&place, &path)?;
+    } else {
+        let input = Input::open(&place, &path)?;
+        loader.watch.job().phase("loads", Unit::Bytes, input.len().unwrap_or(0));
+        loader.script(input)?;
     }
-    if !loader.destination.is_idle() {
-        // What it fails with changes nothing: the session ends, and with it the transaction.
-        let _ = loader.destination.run("ROLLBACK");
-        let message = "a transaction is open at the end: what was done in it is rolled back";
-        return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
-    }
-    Ok(loader.outcome)
+    loader.end()
 }
 
 struct Loader<'l, 'w> {
@@ -253,6 +267,17 @@ struct CopyData<'c> {
 }
 
 impl Loader<'_, '_> {
+    /// Everything was loaded.
+    fn end(self) -> Result<Outcome> {
+        if !self.destination.is_idle() {
+            // What it fails with changes nothing: the session ends, and with it the transaction.
+            let _ = self.destination.run("ROLLBACK");
+            let message = "a transaction is open at the end: what was done in it is rolled back";
+            return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+        }
+        Ok(self.outcome)
+    }
+
     // ---- what is wrong ----------------------------------------------------------------------------------------------
 
     fn list(&mut self, problem: String) {

@@ -1,9 +1,10 @@
 //! Jobs that a thread of its own runs, which may be nice, and whose product may go to the session's client, as the data of a COPY: the session's
-//! thread hands on what that has made, as the client takes it. Who does not take it holds nobody up but the job.
+//! thread hands on what that has made, as the client takes it. Who does not take it holds nobody up but the job. (What comes from the client
+//! instead goes by [`super::given`].)
 
 use super::client::CopyFormat;
 use super::interrupt::Interrupt;
-use super::jobs::{self, Running, TELL_EVERY, info};
+use super::jobs::{self, Begun, Running, TELL_EVERY, info};
 use super::{SESSION_STACK, Session};
 use crate::dump::Files;
 use crate::{Error, Result, SqlState};
@@ -15,6 +16,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Pieces between the job and the client, and their bytes at most.
@@ -79,6 +81,42 @@ impl Write for ToClient {
     }
 }
 
+/// Starts a job's thread, which says by `tell` how far it is. `stopped` was set where it could not go on with the client, as it was to end.
+pub(super) fn start<T: Send + 'static>(
+    begun: Begun,
+    tell: Option<impl Fn(&JobReport) + Send + 'static>,
+    stopped: Arc<AtomicBool>,
+    work: impl FnOnce(&super::Database, &mut Watch<'_>) -> Result<T> + Send + 'static,
+) -> Result<JoinHandle<Result<(T, JobReport)>>> {
+    // Statements may run there as in a session.
+    let thread = std::thread::Builder::new().name("gannet-job".to_owned()).stack_size(SESSION_STACK);
+    let worker = thread.spawn(move || {
+        let mut told = clock::now();
+        let mut look = |report: &JobReport| {
+            begun.check()?;
+            if let Some(tell) = &tell
+                && told.elapsed() >= TELL_EVERY
+            {
+                told = clock::now();
+                tell(report);
+            }
+            Ok(())
+        };
+        let outcome = work(&begun.database, &mut Watch::new(&begun.job, &mut look));
+        // What could not be sent as the job was to end is no failure of the client's.
+        let was_stopped = stopped.load(Ordering::Relaxed);
+        let outcome = outcome.map_err(|error| match was_stopped && error.state() == SqlState::IO_ERROR {
+            true => gannet_store::Error::Cancelled.into(),
+            false => error,
+        });
+        let outcome = begun.job.end(outcome);
+        begun.end(outcome)
+    });
+    worker.map_err(|error| {
+        Error::new(SqlState::INSUFFICIENT_RESOURCES, format!("cannot start a thread: {error}"))
+    })
+}
+
 impl Session {
     /// Runs a job by a thread of its own; what it writes goes to the client.
     pub(super) fn run_job_apart<T: Send + 'static>(
@@ -99,32 +137,12 @@ impl Session {
             interrupt: self.interrupt(),
             stopped: Arc::clone(&stopped),
         };
-        let verbose = running.verbose;
-        // Statements may run there as in a session.
-        let thread = std::thread::Builder::new().name("gannet-job".to_owned()).stack_size(SESSION_STACK);
-        let worker = thread.spawn(move || {
-            let mut told = clock::now();
-            let mut tell = |report: &JobReport| {
-                begun.check()?;
-                if verbose && told.elapsed() >= TELL_EVERY {
-                    told = clock::now();
-                    // Whoever has not taken what came before need not know.
-                    let _ = sender.try_send(Piece::Progress(Box::new(report.clone())));
-                }
-                Ok(())
-            };
-            let outcome = work(&begun.database, to, &mut Watch::new(&begun.job, &mut tell));
-            // What could not be sent as the job was to end is no failure of the client's.
-            let was_stopped = stopped.load(Ordering::Relaxed);
-            let outcome = outcome.map_err(|error| match was_stopped && error.state() == SqlState::IO_ERROR {
-                true => gannet_store::Error::Cancelled.into(),
-                false => error,
-            });
-            let outcome = begun.job.end(outcome);
-            begun.end(outcome)
-        });
-        let worker = worker.map_err(|error| {
-            Error::new(SqlState::INSUFFICIENT_RESOURCES, format!("cannot start a thread: {error}"))
+        let tell = move |report: &JobReport| {
+            // Whoever has not taken what came before need not know.
+            let _ = sender.try_send(Piece::Progress(Box::new(report.clone())));
+        };
+        let worker = start(begun, running.verbose.then_some(tell), stopped, |database, watch| {
+            work(database, to, watch)
         })?;
         let mut is_begun = false;
         let mut delivered = Ok(());

@@ -1,12 +1,13 @@
-//! LOAD DATABASE: a dump that lies on the server's machine, loaded as a job, by a thread and a session of its own.
+//! LOAD DATABASE: a dump that lies on the server's machine, or that the client has, loaded as a job, by a thread and a session of its own.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn, Rows};
+use super::given::By;
 use super::interrupt::{Interrupt, Reason};
 use super::jobs::{self, Running, info, threads};
 use super::utility::give;
 use super::{Database, Session};
-use crate::bind::utility::LoadDatabase;
-use crate::load::{Embedded, Options, Origin, Outcome, listening, load};
+use crate::bind::utility::{LoadDatabase, LoadSource};
+use crate::load::{self, Embedded, Options, Origin, Outcome, listening};
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::thread;
 use gannet_store::{JobKind, JobOrder, Watch};
@@ -14,8 +15,12 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The columns of what LOAD DATABASE has done.
-pub(super) fn columns() -> Vec<OutputColumn> {
+/// The columns of what LOAD DATABASE has done. What comes from the client is told by the command's tag alone, which clients of COPY expect.
+pub(super) fn columns_of(load: &LoadDatabase) -> Option<Vec<OutputColumn>> {
+    matches!(load.source, LoadSource::Path(_)).then(columns)
+}
+
+fn columns() -> Vec<OutputColumn> {
     let number = |name| (name, Type::Int8);
     jobs::columns(&[
         number("tables"),
@@ -38,14 +43,16 @@ impl Session {
         let mut running = Running { statement: "LOAD DATABASE", for_all: false, verbose, alone, client };
         // Before anything is looked for at its word.
         self.check_superuser(running.statement)?;
-        let origin = origin(Path::new(&wanted.path))?;
         let options =
             Options { jobs: threads(wanted.jobs), skip: wanted.skip, alone: false, ..Options::default() };
         let mut order = JobOrder::new(JobKind::Load);
-        order.about = format!("from {}", wanted.path);
+        order.about = match &wanted.source {
+            LoadSource::Path(path) => format!("from {path}"),
+            _ => "from the client".to_owned(),
+        };
         let (user, interrupt) = (self.state.user.clone(), self.interrupt());
         let snapshot_limit = self.state.settings().snapshot_limit.unwrap_or_default();
-        let work = move |database: &Database, watch: &mut Watch<'_>| {
+        let work = move |database: &Database, origin: Origin, watch: &mut Watch<'_>| {
             database.0.timer.start();
             // It builds trees, and holds their tables.
             thread::step_back();
@@ -55,18 +62,44 @@ impl Session {
             session.run(&limit, &mut Rows::default())?;
             load_by(session, &interrupt, origin, &options, watch)
         };
-        let (outcome, job) =
-            self.run_job_apart(&mut running, order, |database, _, watch| work(database, watch))?;
-        let counts = [
-            outcome.tables,
-            outcome.rows,
-            outcome.statements,
-            outcome.bytes,
-            outcome.bad_rows,
-            outcome.bad_statements,
-        ];
-        let row = counts.map(|count| Value::Int(count.cast_signed()));
-        give(&columns(), &[row.to_vec()], self, running.client)?;
+        let (outcome, job) = match wanted.source.clone() {
+            LoadSource::Path(path) => {
+                let origin = origin(Path::new(&path))?;
+                self.run_job_apart(&mut running, order, move |database, _, watch| {
+                    work(database, origin, watch)
+                })?
+            }
+            LoadSource::Stream(name) => {
+                self.run_job_given(&mut running, order, By::Stream, move |database, from, watch| {
+                    work(database, Origin::Stream(Box::new(from), name), watch)
+                })?
+            }
+            LoadSource::File(name) => {
+                self.run_job_given(&mut running, order, By::Answers, move |database, from, watch| {
+                    let client = load::Offered::new(Box::new(from), false);
+                    work(database, Origin::OfClient(client, PathBuf::from(name)), watch)
+                })?
+            }
+            LoadSource::Folder(name) => {
+                self.run_job_given(&mut running, order, By::Answers, move |database, from, watch| {
+                    let client = load::Offered::new(Box::new(from), true);
+                    work(database, Origin::FolderOfClient(client, PathBuf::from(name)), watch)
+                })?
+            }
+        };
+        let rows = columns_of(wanted).map_or(outcome.rows, |_| 1);
+        if columns_of(wanted).is_some() {
+            let counts = [
+                outcome.tables,
+                outcome.rows,
+                outcome.statements,
+                outcome.bytes,
+                outcome.bad_rows,
+                outcome.bad_statements,
+            ];
+            let row = counts.map(|count| Value::Int(count.cast_signed()));
+            give(&columns(), &[row.to_vec()], self, running.client)?;
+        }
         for problem in &outcome.problems {
             let notice = Notice::warning(SqlState::WARNING, format!("skipped: {problem}"));
             running.client.notice(&notice);
@@ -75,7 +108,7 @@ impl Session {
             let message = format!("{} rows in {:.1} s", outcome.rows, job.seconds);
             running.client.notice(&info(message, &json!({ "job": job, "outcome": outcome })));
         }
-        Ok(CommandTag { command: "LOAD DATABASE", rows: Some(1) })
+        Ok(CommandTag { command: "LOAD DATABASE", rows: Some(rows) })
     }
 }
 
@@ -109,7 +142,7 @@ fn load_by(
     let (own, ending) = (destination.0.interrupt(), watch.job().ending());
     let is_to_end = || interrupt.check().is_err() || ending.is_asked_for();
     let outcome = listening(&is_to_end, &|| own.interrupt(Reason::User), || {
-        load(origin, &disk, &mut destination, options, watch)
+        load::load(origin, &disk, &mut destination, options, watch)
     })?;
     watch.job().count_read(outcome.bytes);
     Ok(outcome)

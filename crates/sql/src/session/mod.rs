@@ -21,6 +21,7 @@ mod cache;
 mod client;
 mod copy;
 mod database;
+mod given;
 mod interrupt;
 mod jobs;
 mod load;

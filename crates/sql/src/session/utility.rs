@@ -53,7 +53,7 @@ impl Session {
             Utility::CheckDatabase { .. } => Some(jobs::check_columns()),
             Utility::CompactDatabase { .. } => Some(jobs::compact_columns()),
             Utility::DumpDatabase(dump) => jobs::columns_of_dump(dump),
-            Utility::LoadDatabase(_) => Some(load::columns()),
+            Utility::LoadDatabase(load) => load::columns_of(load),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::SweepDatabase { .. } => Some(jobs::sweep_columns()),
             Utility::Verify(_) => Some(verify::columns()),

@@ -8,6 +8,8 @@ use sqlparser::tokenizer::Token;
 
 /// Threads of a dump or load, at most: as many as the command line takes.
 const JOBS_MAX: u32 = 64;
+/// What messages call a script that the client sends, where nobody says otherwise.
+const STANDARD_INPUT: &str = "standard input";
 
 /// Where a backup goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +69,24 @@ pub struct DumpDatabase {
     pub verbose: bool,
 }
 
+/// What LOAD DATABASE loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadSource {
+    /// A file or folder of the server.
+    Path(String),
+    /// STDIN: a script that the client sends, by the protocol of COPY, and how messages call it.
+    Stream(String),
+    /// STDIN FILE: one that the client has, by its name there; it sends what it is asked for.
+    File(String),
+    /// STDIN FOLDER: the same of a folder.
+    Folder(String),
+}
+
 /// LOAD DATABASE
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadDatabase {
-    /// The file or folder of the server that it comes from.
-    pub path: String,
+    /// Where it comes from.
+    pub source: LoadSource,
     /// ON ERROR SKIP: bad rows and statements are left out; else they end it.
     pub skip: bool,
     /// JOBS
@@ -231,10 +246,20 @@ fn dump_database(reader: &mut Reader<'_>) -> Result<Utility> {
     }
 }
 
-/// `FROM 'path' [ON ERROR {STOP | SKIP}] [JOBS n] [VERBOSE]`
+/// `FROM {'path' | STDIN [STREAM 'name' | FILE 'name' | FOLDER 'name']} [ON ERROR {STOP | SKIP}] [JOBS n] [VERBOSE]`
 fn load_database(reader: &mut Reader<'_>) -> Result<Utility> {
     reader.expect(K::FROM)?;
-    let path = reader.string()?;
+    let source = if !reader.accept_words(&["stdin"]) {
+        LoadSource::Path(reader.string()?)
+    } else if reader.accept_words(&["file"]) {
+        LoadSource::File(reader.string()?)
+    } else if reader.accept_words(&["folder"]) {
+        LoadSource::Folder(reader.string()?)
+    } else if reader.accept_words(&["stream"]) {
+        LoadSource::Stream(reader.string()?)
+    } else {
+        LoadSource::Stream(STANDARD_INPUT.to_owned())
+    };
     let (mut on_error, mut jobs) = (None, None);
     loop {
         if on_error.is_none() && reader.accept_words(&["on", "error", "skip"]) {
@@ -245,7 +270,7 @@ fn load_database(reader: &mut Reader<'_>) -> Result<Utility> {
             jobs = Some(threads(reader)?);
         } else {
             let (skip, verbose) = (on_error == Some(true), reader.accept(K::VERBOSE));
-            return Ok(Utility::LoadDatabase(LoadDatabase { path, skip, jobs, verbose }));
+            return Ok(Utility::LoadDatabase(LoadDatabase { source, skip, jobs, verbose }));
         }
     }
 }

@@ -12,7 +12,9 @@ use super::{Parsed, bind_type};
 use crate::types::{Modifier, Type};
 use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
-pub use jobs::{BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase, Verify, VerifySource};
+pub use jobs::{
+    BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase, LoadSource, Verify, VerifySource,
+};
 use reader::Reader;
 pub use role::RoleOptions;
 pub(crate) use sequence::identity_options;

@@ -1,5 +1,8 @@
 //! `gannet load`: a dump into a database; into a file that nobody has open, into one that a server has open, or at an address.
 
+mod server;
+mod statements;
+
 use crate::arguments::{Load, OnError};
 use crate::dump::threads;
 use crate::interrupt;
@@ -7,17 +10,16 @@ use crate::job::{self, CachedBefore, Place};
 use crate::kv::create_options;
 use crate::output::printable;
 use crate::serve;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
-use gannet_server::frontend::{Column, Connection, Failure, Receiver, Report};
-use gannet_sql::load::{Destination, Embedded, More, Options, Origin, Outcome, listening, load};
-use gannet_sql::session::{Reason, TransactionStatus};
-use gannet_sql::{Database, Error, SqlState};
-use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions, Watch};
+use gannet_sql::load::{Embedded, Options, Origin, Outcome, listening, load};
+use gannet_sql::session::Reason;
+use gannet_sql::{Database, Error};
+use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions};
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ const LISTEN_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(arguments: &Load) -> Result<()> {
     interrupt::listen()?;
-    let origin = origin(&arguments.source)?;
+    let source = Source::find(&arguments.source)?;
     let options = Options {
         jobs: threads(arguments.jobs),
         skip: arguments.on_error == OnError::Skip,
@@ -47,11 +49,12 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         ),
         None => format!("cannot load {:?} into {name:?}", arguments.source),
     };
+    let mut by_statements = None;
     let (outcome, job) = match place {
         Place::File(store) => {
             let database = Database::with(store, Path::new(&arguments.database), &serve::owner())?;
             let engine = database.store().engine().clone();
-            let done = into_file(&database, order, origin, &options);
+            let done = into_file(&database, order, source.origin(), &options);
             // A close takes only so long: it is to find little that is not written yet, for what gets its name was closed in good order.
             let written =
                 if partial.is_some() && done.is_ok() { database.store().checkpoint() } else { Ok(()) };
@@ -72,32 +75,23 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             done
         }
         Place::Beside(_) if partial.is_some() => bail!("a server has opened {partial:?} meanwhile"),
-        Place::Beside(mut connection) if !matches!(origin, Origin::Stream(..)) => {
-            let told = job::by_server(&mut connection, &statement(arguments)?, &mut |_| Ok(()));
-            let told = told.with_context(failed)?;
-            let outcome = serde_json::from_value(told.detail["outcome"].clone())
-                .context("the server said nothing of the load")?;
-            (outcome, told.job)
+        Place::Beside(mut connection) if !matches!(source, Source::Stream(..)) => {
+            server::load_there(&mut connection, arguments).with_context(failed)?
         }
         Place::Beside(connection) | Place::Address(connection) => {
-            let engine = arguments.opening.engine()?;
-            let disk = Arc::clone(engine.disk());
-            let mut destination = Remote(connection);
-            let canceller = destination.0.canceller();
-            // A server that takes no request now is asked again.
-            let cancel = move || drop(canceller.cancel());
-            let work = |watch: &mut Watch<'_>| {
-                listening(&asked, &cancel, || load(origin, &disk, &mut destination, &options, watch))
-            };
-            job::here(&engine.jobs(), order, work).with_context(failed)?
+            let loaded = server::load_from_here(connection, arguments, source, order, &options);
+            let loaded = loaded.with_context(failed)?;
+            by_statements = loaded.by_statements;
+            (loaded.outcome, loaded.job)
         }
     };
     let cached = cached.left_behind()?;
+    let how = How { by_server, by_statements };
     let mut out = io::stdout().lock();
     if arguments.json {
-        writeln!(out, "{:#}", as_json(arguments, by_server, &outcome, &job, cached))?;
+        writeln!(out, "{:#}", as_json(arguments, &how, &outcome, &job, cached))?;
     } else {
-        tell(&mut out, arguments, by_server, &outcome, &job, cached)?;
+        tell(&mut out, arguments, &how, &outcome, &job, cached)?;
     }
     out.flush()?;
     match outcome.bad_rows + outcome.bad_statements {
@@ -106,20 +100,39 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     }
 }
 
-fn origin(source: &Path) -> Result<Origin> {
-    if source == Path::new("-") {
-        return Ok(Origin::Stream(Box::new(Stream::begin(io::stdin())), "standard input".to_owned()));
+/// What is loaded.
+enum Source {
+    File(PathBuf),
+    Folder(PathBuf),
+    /// And how messages call it.
+    Stream(Stream, String),
+}
+
+impl Source {
+    fn find(path: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Source::Stream(Stream::begin(io::stdin()), "standard input".to_owned()));
+        }
+        let kind = std::fs::metadata(path).with_context(|| format!("cannot read {path:?}"))?;
+        Ok(if kind.is_dir() {
+            Source::Folder(path.to_owned())
+        } else if kind.is_file() {
+            Source::File(path.to_owned())
+        } else {
+            // A pipe with a name.
+            let stream = std::fs::File::open(path).with_context(|| format!("cannot read {path:?}"))?;
+            Source::Stream(Stream::begin(stream), path.display().to_string())
+        })
     }
-    let kind = std::fs::metadata(source).with_context(|| format!("cannot read {source:?}"))?;
-    Ok(if kind.is_dir() {
-        Origin::Folder(source.to_owned())
-    } else if kind.is_file() {
-        Origin::File(source.to_owned())
-    } else {
-        // A pipe with a name.
-        let stream = std::fs::File::open(source).with_context(|| format!("cannot read {source:?}"))?;
-        Origin::Stream(Box::new(Stream::begin(stream)), source.display().to_string())
-    })
+
+    /// As it is read here.
+    fn origin(self) -> Origin {
+        match self {
+            Source::File(path) => Origin::File(path),
+            Source::Folder(path) => Origin::Folder(path),
+            Source::Stream(stream, name) => Origin::Stream(Box::new(stream), name),
+        }
+    }
 }
 
 /// Bytes of a stream that are read at a time.
@@ -157,24 +170,38 @@ impl Stream {
     }
 }
 
-impl io::Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+impl Stream {
+    /// The same as a read; `None` where nothing comes for a while.
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let count = self.block.read(buffer)?;
             if count > 0 || buffer.is_empty() {
-                return Ok(count);
+                return Ok(Some(count));
             }
             match self.blocks.recv_timeout(LISTEN_EVERY) {
                 Ok(block) => {
                     let block = block?;
                     if block.is_empty() {
-                        return Ok(0);
+                        return Ok(Some(0));
                     }
                     self.block = io::Cursor::new(block);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => interrupt::check().map_err(io::Error::other)?,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    interrupt::check().map_err(io::Error::other)?;
+                    return Ok(None);
+                }
                 // It was read to its end.
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Some(0)),
+            }
+        }
+    }
+}
+
+impl io::Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(count) = self.try_read(buffer)? {
+                return Ok(count);
             }
         }
     }
@@ -231,9 +258,16 @@ fn into_file(
 
 // ---- what is said ----------------------------------------------------------------------------------------------------
 
+/// Who has loaded it.
+struct How {
+    by_server: bool,
+    /// A server that did not do it by itself was given statements: why so.
+    by_statements: Option<String>,
+}
+
 fn as_json(
     arguments: &Load,
-    by_server: bool,
+    how: &How,
     outcome: &Outcome,
     job: &JobReport,
     cached: Option<u64>,
@@ -241,7 +275,8 @@ fn as_json(
     json!({
         "source": arguments.source.to_string_lossy(),
         "database": arguments.database.to_string_lossy(),
-        "by_server": by_server,
+        "by_server": how.by_server,
+        "by_statements": how.by_statements,
         "tables": outcome.tables,
         "built": outcome.built,
         "rows": outcome.rows,
@@ -258,7 +293,7 @@ fn as_json(
 fn tell(
     out: &mut dyn Write,
     arguments: &Load,
-    by_server: bool,
+    how: &How,
     outcome: &Outcome,
     job: &JobReport,
     cached: Option<u64>,
@@ -270,7 +305,11 @@ fn tell(
     if unlisted > 0 {
         writeln!(out, "skipped: {unlisted} more")?;
     }
-    let place = if by_server { ", through its server" } else { "" };
+    let place = match &how.by_statements {
+        Some(why) => format!(", by statements ({})", printable(why)),
+        None if how.by_server => ", through its server".to_owned(),
+        None => String::new(),
+    };
     writeln!(
         out,
         "{} is loaded into {}{place}: {} tables, {} rows, {} statements, {}",
@@ -290,112 +329,4 @@ fn tell(
         )?;
     }
     job::tell(out, job, cached)
-}
-
-// ---- on a server -----------------------------------------------------------------------------------------------------
-
-/// The statement by which a server of this machine does it, as a job of its own.
-fn statement(arguments: &Load) -> Result<String> {
-    let mut text = format!("LOAD DATABASE FROM {}", job::absolute(&arguments.source)?);
-    if arguments.on_error == OnError::Skip {
-        text += " ON ERROR SKIP";
-    }
-    if let Some(jobs) = arguments.jobs {
-        text += &format!(" JOBS {jobs}");
-    }
-    Ok(text + " VERBOSE")
-}
-
-struct Remote(Connection);
-
-impl Destination for Remote {
-    fn run(&mut self, sql: &str) -> gannet_sql::Result<()> {
-        self.0.query(sql, &mut Sender { more: None, rows: 0, failure: None }).map_err(failure)
-    }
-
-    fn copy(&mut self, sql: &str, more: More<'_>) -> gannet_sql::Result<u64> {
-        let mut sender = Sender { more: Some(more), rows: 0, failure: None };
-        let done = self.0.query(sql, &mut sender);
-        match sender.failure {
-            Some(error) => Err(error),
-            None => done.map(|()| sender.rows).map_err(failure),
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.status() == TransactionStatus::Idle
-    }
-}
-
-/// What the server says, as far as it knows the state; whether the load can go on is a matter of its class.
-fn failure(failure: Failure) -> Error {
-    match failure {
-        Failure::Server(report) => {
-            let state = SqlState::of(&report.state).unwrap_or(SqlState::INTERNAL_ERROR);
-            let mut error = Error::new(state, report.message.clone());
-            if let Some(detail) = report.detail.clone() {
-                error = error.detail(detail);
-            }
-            if let Some(context) = report.context.clone() {
-                error = error.context(context);
-            }
-            error
-        }
-        other => Error::new(SqlState::IO_ERROR, anyhow!("{other}").to_string()),
-    }
-}
-
-struct Sender<'m> {
-    more: Option<More<'m>>,
-    rows: u64,
-    failure: Option<Error>,
-}
-
-impl Receiver for Sender<'_> {
-    fn columns(&mut self, _columns: &[Column]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _values: &[Option<&str>]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn complete(&mut self, tag: &str) -> io::Result<()> {
-        self.rows = tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0);
-        Ok(())
-    }
-
-    fn notice(&mut self, _notice: &Report) {}
-
-    fn copy_in(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn copy_read(&mut self, data: &mut Vec<u8>) -> io::Result<bool> {
-        let Some(more) = &mut self.more else { return Ok(false) };
-        more(data).map_err(|error| {
-            let told = io::Error::other(error.to_string());
-            self.failure = Some(error);
-            told
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_disk_at_the_server_is_no_bad_row() {
-        let state = |code: &str| {
-            let report = Report { state: code.to_owned(), ..Report::default() };
-            failure(Failure::Server(Box::new(report))).state()
-        };
-        assert_eq!(state("53100"), SqlState::DISK_FULL);
-        assert_eq!(state("23505"), SqlState::UNIQUE_VIOLATION);
-        // Those that are not known have a class.
-        assert!(state("53400").0.starts_with("53"));
-        assert!(state("22P06").0.starts_with("22"));
-        assert_eq!(state("?"), SqlState::INTERNAL_ERROR);
-    }
 }
