@@ -149,6 +149,7 @@ impl Planner<'_> {
         let conditions = region.own(member);
         let columns = region.members[member].columns.clone();
         let nullable = region.specials.iter().any(|special| special.right >> member & 1 == 1);
+        let lateral = region.members[member].depends != 0;
         let paths = match &mut region.members[member].source {
             Source::Table(leaf) => {
                 let leaf = leaf.clone();
@@ -163,10 +164,10 @@ impl Planner<'_> {
                         left.push(condition);
                     }
                 }
-                let known = nullable.then(|| self.known.clone());
+                let known = (nullable || lateral).then(|| self.known.clone());
                 let paths = self.rel_paths(rel, &left, wanted)?;
                 if let Some(known) = known {
-                    // What is constant within may be NULL outside.
+                    // What is constant within may be NULL outside, or is constant for one row of the relations it is lateral to.
                     self.known = known;
                 }
                 paths
