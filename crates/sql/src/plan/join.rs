@@ -157,12 +157,18 @@ impl Planner<'_> {
             }
             Source::Other(rel) => {
                 let mut left = Conditions::new();
+                let mut pushed = false;
                 for condition in conditions {
                     if super::pushdown::can_push(rel, &condition.scalar) {
                         super::pushdown::push(rel.to_mut(), condition.scalar.clone());
+                        pushed = true;
                     } else {
                         left.push(condition);
                     }
+                }
+                if pushed {
+                    // What came in may reject the NULLs of an outer join within.
+                    super::reduce::outer_joins(rel.to_mut(), &[]);
                 }
                 let known = (nullable || lateral).then(|| self.known.clone());
                 let paths = self.rel_paths(rel, &left, wanted)?;
