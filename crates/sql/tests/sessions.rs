@@ -287,6 +287,56 @@ fn settings_go_back_with_their_transaction() {
 }
 
 #[test]
+fn settings_of_an_open_transaction_follow_what_is_set() {
+    let fixture = Fixture::new(TABLE);
+    let (mut holder, mut session) = (fixture.session(), fixture.session());
+    holder.run("begin; update t set b = 1 where a = 1");
+    // In case the limit on locks is ignored.
+    session.run("set statement_timeout = '20s'");
+    for begin in [
+        "begin; set local lock_timeout = '20ms'",
+        "begin; select 1; set lock_timeout = '20ms'",
+        "begin; select set_config('lock_timeout', '20ms', true)",
+        "begin isolation level repeatable read; select * from t; set local lock_timeout = '20ms'",
+    ] {
+        session.run(begin);
+        session.fails("update t set b = 2 where a = 1", "55P03");
+        session.run("rollback");
+        assert_eq!(session.one("show lock_timeout"), "0");
+    }
+    session.fails("begin; set local lock_timeout = '20ms'; update t set b = 2 where a = 1", "55P03");
+    session.run("rollback");
+    // And back: who waits no more than a moment is told at once, who waits on is let in.
+    session.run("set lock_timeout = '20ms'; begin; set local lock_timeout = 0");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| session.attempt("update t set b = 2 where a = 1"));
+        fixture.wait_until_running("update t set b = 2", 1);
+        std::thread::sleep(Duration::from_millis(60));
+        holder.run("commit");
+        waits.join().unwrap().unwrap();
+    });
+    session.run("commit");
+}
+
+#[test]
+fn a_commit_is_as_durable_as_is_set_when_it_comes() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let stats = || fixture.database.as_ref().unwrap().store().stats();
+    for (key, begin) in [
+        (10, "set synchronous_commit = off; begin; set local synchronous_commit = on"),
+        (11, "begin; select 1; set local synchronous_commit = on"),
+        (12, "begin; set synchronous_commit = on"),
+    ] {
+        session.run(begin);
+        session.run(&format!("insert into t values ({key}, 0)"));
+        let end = stats().end_lsn;
+        session.run("commit");
+        assert!(stats().durable_lsn > end, "{begin}");
+    }
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());
