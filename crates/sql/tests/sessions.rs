@@ -337,6 +337,33 @@ fn a_commit_is_as_durable_as_is_set_when_it_comes() {
 }
 
 #[test]
+fn modes_of_a_transaction_are_what_set_config_says() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("begin; select set_config('transaction_read_only', 'on', true)");
+    assert_eq!(session.one("show transaction_read_only"), "on");
+    session.fails("update t set b = 1", "25006");
+    session.run("rollback; begin; select set_config('transaction_read_only', 'on', false)");
+    session.fails("create table u (a int)", "25006");
+    session.run("rollback; begin; savepoint s; select set_config('transaction_read_only', 'true', false); rollback to s");
+    session.run("update t set b = 1; rollback");
+    session.run("begin; savepoint s; select set_config('transaction_read_only', 'true', false); release s");
+    session.run("update t set b = 1; rollback");
+    session.run("begin read only");
+    session.fails("select set_config('transaction_read_only', 'off', true)", "25001");
+    session.run("rollback; begin");
+    session.fails("select set_config('transaction_isolation', 'repeatable read', true)", "25001");
+    session.run("rollback; begin isolation level repeatable read");
+    session.run("select set_config('transaction_isolation', 'repeatable read', true)");
+    session.run("select set_config('transaction_read_only', 'off', true); update t set b = 1; commit");
+    session.run("begin read only; commit and chain");
+    session.fails("update t set b = 1", "25006");
+    session.run("rollback");
+    session.run("select set_config('transaction_read_only', 'on', false)");
+    session.run("update t set b = 2");
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());

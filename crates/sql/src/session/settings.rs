@@ -97,7 +97,7 @@ macro_rules! definitions {
         #[expect(missing_docs, reason = "DEFINITIONS describes them")]
         pub enum Key { $($key),* }
         /// Every key, in the order of [`DEFINITIONS`].
-        const KEYS: &[Key] = &[$(Key::$key),*];
+        pub(super) const KEYS: &[Key] = &[$(Key::$key),*];
         /// Every setting.
         pub const DEFINITIONS: &[Definition] = &[$($definition),*];
     };

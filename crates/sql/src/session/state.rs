@@ -4,7 +4,7 @@ use super::Notice;
 use super::database::{Database, now, now_coarse};
 use super::interrupt::Interrupt;
 use super::prepared::Prepared;
-use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
+use super::settings::{self, DEFINITIONS, KEYS, Key, Settings, severity_rank};
 use super::turn::SessionTurn;
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
@@ -168,9 +168,24 @@ impl SessionState {
         Ok(self.settings.borrow().text(index).to_owned())
     }
 
-    /// Changes a setting, as SET (`local`: SET LOCAL) and `set_config()` do; gives its new text.
+    /// Changes a setting, as `set_config()` does within a statement (`local`: for its transaction); gives its new text. Modes of the
+    /// transaction that are to be set before any query are refused, for this is one.
     pub fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
-        self.change_setting(settings::find(name)?, Some(value), local)
+        let index = settings::find(name)?;
+        let mode = match KEYS[index] {
+            Key::TransactionIsolation => Some("SET TRANSACTION ISOLATION LEVEL must be called"),
+            Key::TransactionReadOnly => Some("transaction read-write mode must be set"),
+            _ => None,
+        };
+        let Some(mode) = mode else { return self.change_setting(index, Some(value), local) };
+        let before = self.setting(name)?;
+        let now = self.change_setting(index, Some(value), local)?;
+        // The next statement finds the transaction read-only, see `Open::follow_settings`.
+        let may = now == before || KEYS[index] == Key::TransactionReadOnly && now == "on";
+        if may {
+            return Ok(now);
+        }
+        Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, format!("{mode} before any query")))
     }
 
     /// The same by number; `None`: to its default.

@@ -8,7 +8,7 @@
 use super::client::CommandTag;
 use super::database::Shared;
 use super::interrupt::Interrupt;
-use super::settings::{Level, Settings};
+use super::settings::{Key, Level, Settings};
 use super::state::SessionState;
 use super::turn::StatementTurn;
 use crate::bind::Parsed;
@@ -86,13 +86,15 @@ impl Open {
     }
 
     /// A statement is about to run: settings that were changed since the one before are in force.
-    pub(super) fn follow_settings(&self, state: &SessionState) {
+    pub(super) fn follow_settings(&mut self, state: &SessionState) {
         let settings = state.settings();
         if let Some(transaction) = &self.transaction {
             let mut transaction = transaction.borrow_mut();
             transaction.set_lock_timeout(settings.lock_timeout);
             transaction.set_snapshot_limit(Some(settings.snapshot_limit.unwrap_or_default()));
         }
+        // Turned on by set_config(): SET has done so itself. Nothing turns it off behind the first statement.
+        self.read_only |= settings.get(Key::TransactionReadOnly) == "on";
     }
 
     /// Whether anything was done in it.

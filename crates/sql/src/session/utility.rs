@@ -337,6 +337,7 @@ impl Session {
             open.set_level(&self.database.0, &self.state, level)?;
             open.read_only = read_only;
             self.transaction = Some(open);
+            self.note_open();
         } else {
             let (level, read_only) = {
                 let settings = self.state.settings();
