@@ -329,19 +329,18 @@ impl<'a> Binder<'a> {
                     Some(index) => parts.items[index].typed.clone(),
                     None => this.expr(expr)?,
                 };
+                // As it is written: what has no type yet gets one here and in the list.
+                let listed = parts.items.iter().any(|item| same(&item.typed.scalar, &typed.scalar));
+                if distinct && !listed {
+                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                    let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+                    return Err(place(error, position(expr.span())));
+                }
                 // What gets its type only now is no longer the item.
                 let item = item.filter(|_| typed.ty != Type::Unknown);
                 Ok((this.settle(typed)?.scalar, item))
             })?;
             let key = super::query::sort_key(scalar, options, with_fill.as_ref())?;
-            if distinct && !parts.items.iter().any(|item| same(&item.typed.scalar, &key.scalar)) {
-                let unknown = parts.items.iter().any(|item| item.typed.ty == Type::Unknown);
-                if !unknown {
-                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
-                    let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
-                    return Err(place(error, position(expr.span())));
-                }
-            }
             // Sorting by the same thing again changes nothing.
             let again = parts.keys.iter().zip(&parts.key_items).any(|(other, other_item)| {
                 same(&other.scalar, &key.scalar) && (*other_item == item || !is_volatile(&key.scalar))
