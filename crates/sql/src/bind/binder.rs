@@ -210,6 +210,29 @@ pub(super) struct Binder<'a> {
     pub(super) times: Option<Vec<(usize, String)>>,
     /// Whether a query is bound that is not going to be run.
     pub(super) unused: bool,
+    /// Levels whose columns were used since the query began that is being bound, one bit each.
+    pub(super) used_levels: u128,
+    /// Uses of volatile WITH queries so far.
+    pub(super) volatile_uses: Vec<VolatileUse>,
+}
+
+/// A use of a WITH query that is volatile.
+#[derive(Clone, Debug)]
+pub(super) struct VolatileUse {
+    pub(super) name: String,
+    pub(super) position: Option<usize>,
+    /// Levels around it whose columns it uses itself.
+    pub(super) depends: u128,
+}
+
+/// Levels as bits of a set; those that are very deep count as one.
+pub(super) fn level_bit(level: usize) -> u128 {
+    1 << level.min(127)
+}
+
+/// The levels below a number.
+pub(super) fn levels_below(level: usize) -> u128 {
+    level_bit(level) - 1
 }
 
 /// Queries within queries, at most: WITH queries that use each other are nested, however flat they are written.
@@ -234,6 +257,8 @@ impl<'a> Binder<'a> {
             query_depth: 0,
             times: None,
             unused: false,
+            used_levels: 0,
+            volatile_uses: Vec::new(),
         }
     }
 
@@ -349,6 +374,7 @@ impl<'a> Binder<'a> {
     /// A column as an expression, noting that `level` (by number) has used it.
     pub(super) fn use_column(&mut self, level: usize, id: ColumnId, at: Option<usize>) -> Typed {
         let innermost = level + 1 == self.levels.len();
+        self.used_levels |= level_bit(level);
         let shown = &mut self.levels[level];
         if shown.clause == Clause::From {
             shown.lateral_used = true;
