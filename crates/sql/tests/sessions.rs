@@ -364,6 +364,40 @@ fn modes_of_a_transaction_are_what_set_config_says() {
 }
 
 #[test]
+fn what_a_client_set_when_it_connected_is_what_reset_goes_back_to() {
+    let fixture = Fixture::new("");
+    let mut session = fixture.session();
+    for (name, value) in [("timezone", "Asia/Tokyo"), ("application_name", "app"), ("work_mem", "64kB")] {
+        session.0.state().set_at_start(name, value).unwrap();
+    }
+    let shown = |session: &mut Sql| {
+        ["timezone", "application_name", "work_mem", "datestyle"]
+            .map(|name| session.one(&format!("show {name}")))
+    };
+    let source = "select string_agg(source, ' ' order by name)
+                  from pg_settings where name in ('TimeZone', 'application_name', 'DateStyle')";
+    let first = shown(&mut session);
+    assert_eq!(first, ["Asia/Tokyo", "app", "64kB", "ISO, MDY"]);
+    assert_eq!(session.one(source), "default client client");
+    let all = "set timezone to 'UTC'; set application_name to 'x'; set work_mem to 0; set datestyle to 'dmy'";
+    for reset in [
+        "reset all",
+        "discard all",
+        "reset timezone; reset application_name; reset work_mem; reset datestyle",
+        "set timezone to default; set application_name to default; set work_mem to default; set datestyle to default",
+    ] {
+        session.run(all);
+        assert_eq!(session.one(source), "session session session");
+        session.run(reset);
+        assert_eq!(shown(&mut session), first, "{reset}");
+    }
+    assert_eq!(
+        session.one("set timezone to 'UTC'; select reset_val from pg_settings where name = 'TimeZone'"),
+        "Asia/Tokyo"
+    );
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());

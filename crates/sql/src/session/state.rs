@@ -197,10 +197,10 @@ impl SessionState {
         Ok(settings.text(index).to_owned())
     }
 
-    /// Changes a setting as a connection's first message asks: what RESET goes back to stays the default.
+    /// Changes a setting as a connection's first message asks: RESET goes back to that.
     pub fn set_at_start(&self, name: &str, value: &str) -> Result<()> {
         let index = settings::find(name)?;
-        self.settings.borrow_mut().set(index, Some(value))?;
+        self.settings.borrow_mut().set_at_start(index, value)?;
         self.style_changed.set(true);
         Ok(())
     }
@@ -251,16 +251,15 @@ impl SessionState {
         }
     }
 
-    /// All settings to their defaults.
+    /// All settings to what they are where the session does not say.
     pub(super) fn reset_settings(&self) {
         for (index, definition) in DEFINITIONS.iter().enumerate() {
             let transaction =
                 index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
-            if definition.scope != settings::Scope::Fixed
-                && !transaction
-                && self.settings.borrow().text(index) != definition.default
+            let is_other = |settings: &Settings| settings.text(index) != settings.default_text(index);
+            if definition.scope != settings::Scope::Fixed && !transaction && is_other(&self.settings.borrow())
             {
-                // Defaults are valid.
+                // It was in force when the session began, so it is valid.
                 let _ = self.change_setting(index, None, false);
             }
         }
