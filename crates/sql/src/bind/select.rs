@@ -266,8 +266,14 @@ impl<'a> Binder<'a> {
     fn aggregate_in(&mut self, scalar: &Scalar) -> Option<bool> {
         let level = self.levels.last()?;
         let mut found = false;
+        let is_aggregate = |id| level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
         walk::for_each_column(scalar, &mut |id| {
-            found |= level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
+            found |= is_aggregate(id);
+            for call in level.list_functions.iter().filter(|call| call.columns.contains(&id)) {
+                for argument in &call.arguments {
+                    walk::for_each_column(argument, &mut |id| found |= is_aggregate(id));
+                }
+            }
         });
         found.then_some(true)
     }
@@ -396,6 +402,16 @@ impl<'a> Binder<'a> {
         }
         let mut having = having;
         let mut list_functions = std::mem::take(&mut level.list_functions);
+        // Groups are made of what these give.
+        let grouped_by = |call: &super::binder::ListFunction| {
+            let mut found = false;
+            for (_, scalar) in &numbered {
+                walk::for_each_column(scalar, &mut |id| found |= call.columns.contains(&id));
+            }
+            found
+        };
+        let below: Vec<_> = list_functions.extract_if(.., |call| grouped_by(call)).collect();
+        self.join_list_functions(&below, parts);
         {
             let mut scalars: Vec<&mut Scalar> =
                 parts.items.iter_mut().map(|item| &mut item.typed.scalar).collect();
