@@ -398,6 +398,20 @@ fn what_a_client_set_when_it_connected_is_what_reset_goes_back_to() {
 }
 
 #[test]
+fn execute_of_a_prepared_statement_commits() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("prepare p as insert into t values ($1, 7)");
+    let execute = session.0.prepare_unnamed("execute p (20)", &[]).unwrap();
+    session.0.execute_prepared(&execute, &[], &mut Rows::default()).unwrap();
+    assert_eq!(fixture.session().one("select count(*) from t where b = 7"), "1");
+    assert_eq!(
+        fixture.session().one("select count(*) from pg_stat_activity where state like '%transaction%'"),
+        "0"
+    );
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());
