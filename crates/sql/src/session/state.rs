@@ -8,6 +8,7 @@ use super::settings::{self, DEFINITIONS, KEYS, Key, Settings, severity_rank};
 use super::turn::SessionTurn;
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
+use crate::functions::Patterns;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
 use gannet_store::Engine;
@@ -74,6 +75,8 @@ pub struct SessionState {
     /// What nextval gave, by sequence.
     current: RefCell<HashMap<u32, i64>>,
     last: Cell<Option<i64>>,
+    /// Regular expressions, compiled.
+    pub(crate) patterns: RefCell<Patterns>,
     /// Where `random()` stands, once `setseed()` was called.
     pub seed: Cell<Option<u64>>,
 }
@@ -103,6 +106,7 @@ impl SessionState {
             copy_source: RefCell::default(),
             current: RefCell::default(),
             last: Cell::new(None),
+            patterns: RefCell::default(),
             seed: Cell::new(None),
         }
     }
