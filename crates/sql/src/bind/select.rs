@@ -423,6 +423,7 @@ impl<'a> Binder<'a> {
             }
             self.check_grouped(&level, &mut numbered, scalars)?;
         }
+        self.compute_volatile(&mut numbered, parts);
         let grouped: Vec<ColumnId> = numbered.iter().map(|(id, _)| *id).collect();
         let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
         parts.rel = Rel::Aggregate {
@@ -445,6 +446,26 @@ impl<'a> Binder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What a volatile group is made of is computed once for each row, before anything is done with the rows: sorted, say, they are still
+    /// of the groups that they were sorted by.
+    fn compute_volatile(&mut self, groups: &mut [(ColumnId, Scalar)], parts: &mut Parts) {
+        if !groups.iter().any(|(_, scalar)| is_volatile(scalar)) {
+            return;
+        }
+        let mut own = Vec::new();
+        walk::output(&parts.rel, &mut own);
+        let mut columns: Vec<(ColumnId, Scalar)> =
+            own.into_iter().map(|id| (id, Scalar::Column(id))).collect();
+        for (id, scalar) in groups.iter_mut().filter(|(_, scalar)| is_volatile(scalar)) {
+            let info = self.columns.get(*id);
+            let (name, ty, modifier) = (info.name.clone(), info.ty, info.modifier);
+            let computed = self.add_column(&name, ty, modifier, true);
+            columns.push((computed, std::mem::replace(scalar, Scalar::Column(computed))));
+        }
+        let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+        parts.rel = Rel::Project { input: Box::new(rel), columns };
     }
 
     /// Projection, DISTINCT and ORDER BY above the rows. What is volatile and no sort key is computed of the sorted rows, so that it is
