@@ -556,6 +556,12 @@ fn a_statement_of_few_costly_rows_is_ended_soon() {
     let fixture = Fixture::new("create table w (i int primary key, n int, t text)");
     let mut session = fixture.session();
     session.run("insert into w select g, -g, repeat('x', 500) from generate_series(1, 256) g");
+    session.run(
+        "create table parent (a int primary key);
+         create table child (a int references parent on delete cascade, b int primary key);
+         insert into parent values (1);
+         insert into child select 1, g from generate_series(1, 60000) g",
+    );
     session.run("set statement_timeout = '500ms'");
     // Each of these takes seconds, or minutes, for one batch of rows, or for one value.
     let costly = "length(replace(repeat(t, 2000), 'x', 'yy')) > 5";
@@ -572,6 +578,15 @@ fn a_statement_of_few_costly_rows_is_ended_soon() {
             .to_owned(),
         "select regexp_count(repeat('ab', 500000), 'a.*c|a')".to_owned(),
         "select length(translate(repeat('b', 500000), repeat('a', 500000), ''))".to_owned(),
+        "select repeat('a', 1000000) like '%' || repeat('a', 500000) || 'b'".to_owned(),
+        "select repeat('a', 1000000) ilike '%' || repeat('a', 500000) || 'b'".to_owned(),
+        "select a && b, a @> b from (select array(select g from generate_series(1, 300000) g) as a,
+         array(select -g from generate_series(1, 300000) g) as b offset 0) s"
+            .to_owned(),
+        "select count((i, nullif(i, i)) in (select -g, g from generate_series(1, 300000) g)) from w"
+            .to_owned(),
+        "select count(*) from w where i > all (select -g from generate_series(1, 300000) g)".to_owned(),
+        "delete from parent".to_owned(),
         "select length(btrim(repeat('b', 500000), repeat('a', 5000000) || 'b'))".to_owned(),
     ] {
         let start = std::time::Instant::now();

@@ -7,6 +7,7 @@
 use super::arguments::{bytes, text};
 use super::string::lower_char;
 use super::{Call, Function};
+use crate::exec::CHECK_EVERY;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
 
@@ -69,11 +70,17 @@ impl Units for Folded<'_> {
     }
 }
 
-fn matches(units: impl Units, length: usize, pattern: &[u8]) -> Result<bool> {
+/// `check` is asked now and then whether to go on.
+fn matches(units: impl Units, length: usize, pattern: &[u8], check: &dyn Fn() -> Result<()>) -> Result<bool> {
     let (mut at, mut place) = (0, 0);
+    let mut steps = 0_usize;
     // Behind the last %: where the pattern goes on, and where in the text that was tried last.
     let mut retry: Option<(usize, usize)> = None;
     loop {
+        steps += 1;
+        if steps.is_multiple_of(CHECK_EVERY) {
+            check()?;
+        }
         let advanced = match pattern.get(place) {
             Some(b'%') => {
                 place += 1;
@@ -110,30 +117,30 @@ fn matches(units: impl Units, length: usize, pattern: &[u8]) -> Result<bool> {
 }
 
 /// Whether a string matches a pattern.
-fn like(text: &str, pattern: &str) -> Result<bool> {
+fn like(text: &str, pattern: &str, check: &dyn Fn() -> Result<()>) -> Result<bool> {
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-    matches(Plain::<true> { text, pattern }, text.len(), pattern)
+    matches(Plain::<true> { text, pattern }, text.len(), pattern, check)
 }
 
 /// The same, whatever the case.
-fn like_folded(text: &str, pattern: &str) -> Result<bool> {
-    matches(Folded { text, pattern }, text.len(), pattern.as_bytes())
+fn like_folded(text: &str, pattern: &str, check: &dyn Fn() -> Result<()>) -> Result<bool> {
+    matches(Folded { text, pattern }, text.len(), pattern.as_bytes(), check)
 }
 
-fn like_bytes(text: &[u8], pattern: &[u8]) -> Result<bool> {
-    matches(Plain::<false> { text, pattern }, text.len(), pattern)
+fn like_bytes(text: &[u8], pattern: &[u8], check: &dyn Fn() -> Result<()>) -> Result<bool> {
+    matches(Plain::<false> { text, pattern }, text.len(), pattern, check)
 }
 
-fn is_like<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(like(text(a, 0)?, text(a, 1)?)? == WANTED))
+fn is_like<const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like(text(a, 0)?, text(a, 1)?, &|| call.context.check())? == WANTED))
 }
 
-fn is_like_folded<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(like_folded(text(a, 0)?, text(a, 1)?)? == WANTED))
+fn is_like_folded<const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like_folded(text(a, 0)?, text(a, 1)?, &|| call.context.check())? == WANTED))
 }
 
-fn are_bytes_like<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(like_bytes(bytes(a, 0)?, bytes(a, 1)?)? == WANTED))
+fn are_bytes_like<const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like_bytes(bytes(a, 0)?, bytes(a, 1)?, &|| call.context.check())? == WANTED))
 }
 
 fn bad_escape() -> Error {
@@ -213,6 +220,14 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn like(text: &str, pattern: &str) -> Result<bool> {
+        super::like(text, pattern, &|| Ok(()))
+    }
+
+    fn like_folded(text: &str, pattern: &str) -> Result<bool> {
+        super::like_folded(text, pattern, &|| Ok(()))
+    }
 
     #[test]
     fn patterns_match_as_in_postgresql() {
