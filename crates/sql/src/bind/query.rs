@@ -526,7 +526,19 @@ impl<'a> Binder<'a> {
     }
 
     /// Converts the columns implicitly.
-    pub(super) fn convert_output(&mut self, mut bound: BoundQuery, types: &[Type]) -> Result<BoundQuery> {
+    pub(super) fn convert_output(&mut self, bound: BoundQuery, types: &[Type]) -> Result<BoundQuery> {
+        self.converted_output(bound, types, |this, typed, ty| {
+            this.coerce(typed, ty, NO_MODIFIER, CastContext::Implicit)
+        })
+    }
+
+    /// The same by what converts one.
+    pub(super) fn converted_output(
+        &mut self,
+        mut bound: BoundQuery,
+        types: &[Type],
+        mut convert: impl FnMut(&mut Self, Typed, Type) -> Result<Typed>,
+    ) -> Result<BoundQuery> {
         let mut casts = false;
         for (column, ty) in bound.output.iter_mut().zip(types) {
             if column.ty == Type::Unknown {
@@ -546,7 +558,7 @@ impl<'a> Binder<'a> {
                 modifier: column.modifier,
                 position: column.position,
             };
-            let typed = self.coerce(typed, ty, modifier, CastContext::Implicit)?;
+            let typed = convert(self, typed, ty)?;
             if !matches!(typed.scalar, Scalar::Column(_)) {
                 let nullable = self.columns.get(column.column).nullable;
                 column.column = self.add_column(&column.name, ty, modifier, nullable);
