@@ -490,7 +490,11 @@ impl Session {
             }
             return self.complete(&tag, client);
         };
-        self.utility(&parsed, &[], standing, client).map(drop)
+        self.utility(&parsed, &[], Standing::OneOfSeveral, client)?;
+        if standing == Standing::Alone {
+            self.end_implicit()?;
+        }
+        Ok(())
     }
 
     fn arguments(
