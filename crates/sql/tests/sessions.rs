@@ -287,6 +287,131 @@ fn settings_go_back_with_their_transaction() {
 }
 
 #[test]
+fn settings_of_an_open_transaction_follow_what_is_set() {
+    let fixture = Fixture::new(TABLE);
+    let (mut holder, mut session) = (fixture.session(), fixture.session());
+    holder.run("begin; update t set b = 1 where a = 1");
+    // In case the limit on locks is ignored.
+    session.run("set statement_timeout = '20s'");
+    for begin in [
+        "begin; set local lock_timeout = '20ms'",
+        "begin; select 1; set lock_timeout = '20ms'",
+        "begin; select set_config('lock_timeout', '20ms', true)",
+        "begin isolation level repeatable read; select * from t; set local lock_timeout = '20ms'",
+    ] {
+        session.run(begin);
+        session.fails("update t set b = 2 where a = 1", "55P03");
+        session.run("rollback");
+        assert_eq!(session.one("show lock_timeout"), "0");
+    }
+    session.fails("begin; set local lock_timeout = '20ms'; update t set b = 2 where a = 1", "55P03");
+    session.run("rollback");
+    // And back: who waits no more than a moment is told at once, who waits on is let in.
+    session.run("set lock_timeout = '20ms'; begin; set local lock_timeout = 0");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| session.attempt("update t set b = 2 where a = 1"));
+        fixture.wait_until_running("update t set b = 2", 1);
+        std::thread::sleep(Duration::from_millis(60));
+        holder.run("commit");
+        waits.join().unwrap().unwrap();
+    });
+    session.run("commit");
+}
+
+#[test]
+fn a_commit_is_as_durable_as_is_set_when_it_comes() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let stats = || fixture.database.as_ref().unwrap().store().stats();
+    for (key, begin) in [
+        (10, "set synchronous_commit = off; begin; set local synchronous_commit = on"),
+        (11, "begin; select 1; set local synchronous_commit = on"),
+        (12, "begin; set synchronous_commit = on"),
+    ] {
+        session.run(begin);
+        session.run(&format!("insert into t values ({key}, 0)"));
+        let end = stats().end_lsn;
+        session.run("commit");
+        assert!(stats().durable_lsn > end, "{begin}");
+    }
+}
+
+#[test]
+fn modes_of_a_transaction_are_what_set_config_says() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("begin; select set_config('transaction_read_only', 'on', true)");
+    assert_eq!(session.one("show transaction_read_only"), "on");
+    session.fails("update t set b = 1", "25006");
+    session.run("rollback; begin; select set_config('transaction_read_only', 'on', false)");
+    session.fails("create table u (a int)", "25006");
+    session.run("rollback; begin; savepoint s; select set_config('transaction_read_only', 'true', false); rollback to s");
+    session.run("update t set b = 1; rollback");
+    session.run("begin; savepoint s; select set_config('transaction_read_only', 'true', false); release s");
+    session.run("update t set b = 1; rollback");
+    session.run("begin read only");
+    session.fails("select set_config('transaction_read_only', 'off', true)", "25001");
+    session.run("rollback; begin");
+    session.fails("select set_config('transaction_isolation', 'repeatable read', true)", "25001");
+    session.run("rollback; begin isolation level repeatable read");
+    session.run("select set_config('transaction_isolation', 'repeatable read', true)");
+    session.run("select set_config('transaction_read_only', 'off', true); update t set b = 1; commit");
+    session.run("begin read only; commit and chain");
+    session.fails("update t set b = 1", "25006");
+    session.run("rollback");
+    session.run("select set_config('transaction_read_only', 'on', false)");
+    session.run("update t set b = 2");
+}
+
+#[test]
+fn what_a_client_set_when_it_connected_is_what_reset_goes_back_to() {
+    let fixture = Fixture::new("");
+    let mut session = fixture.session();
+    for (name, value) in [("timezone", "Asia/Tokyo"), ("application_name", "app"), ("work_mem", "64kB")] {
+        session.0.state().set_at_start(name, value).unwrap();
+    }
+    let shown = |session: &mut Sql| {
+        ["timezone", "application_name", "work_mem", "datestyle"]
+            .map(|name| session.one(&format!("show {name}")))
+    };
+    let source = "select string_agg(source, ' ' order by name)
+                  from pg_settings where name in ('TimeZone', 'application_name', 'DateStyle')";
+    let first = shown(&mut session);
+    assert_eq!(first, ["Asia/Tokyo", "app", "64kB", "ISO, MDY"]);
+    assert_eq!(session.one(source), "default client client");
+    let all = "set timezone to 'UTC'; set application_name to 'x'; set work_mem to 0; set datestyle to 'dmy'";
+    for reset in [
+        "reset all",
+        "discard all",
+        "reset timezone; reset application_name; reset work_mem; reset datestyle",
+        "set timezone to default; set application_name to default; set work_mem to default; set datestyle to default",
+    ] {
+        session.run(all);
+        assert_eq!(session.one(source), "session session session");
+        session.run(reset);
+        assert_eq!(shown(&mut session), first, "{reset}");
+    }
+    assert_eq!(
+        session.one("set timezone to 'UTC'; select reset_val from pg_settings where name = 'TimeZone'"),
+        "Asia/Tokyo"
+    );
+}
+
+#[test]
+fn execute_of_a_prepared_statement_commits() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.run("prepare p as insert into t values ($1, 7)");
+    let execute = session.0.prepare_unnamed("execute p (20)", &[]).unwrap();
+    session.0.execute_prepared(&execute, &[], &mut Rows::default()).unwrap();
+    assert_eq!(fixture.session().one("select count(*) from t where b = 7"), "1");
+    assert_eq!(
+        fixture.session().one("select count(*) from pg_stat_activity where state like '%transaction%'"),
+        "0"
+    );
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());
@@ -431,6 +556,12 @@ fn a_statement_of_few_costly_rows_is_ended_soon() {
     let fixture = Fixture::new("create table w (i int primary key, n int, t text)");
     let mut session = fixture.session();
     session.run("insert into w select g, -g, repeat('x', 500) from generate_series(1, 256) g");
+    session.run(
+        "create table parent (a int primary key);
+         create table child (a int references parent on delete cascade, b int primary key);
+         insert into parent values (1);
+         insert into child select 1, g from generate_series(1, 60000) g",
+    );
     session.run("set statement_timeout = '500ms'");
     // Each of these takes seconds, or minutes, for one batch of rows, or for one value.
     let costly = "length(replace(repeat(t, 2000), 'x', 'yy')) > 5";
@@ -447,6 +578,15 @@ fn a_statement_of_few_costly_rows_is_ended_soon() {
             .to_owned(),
         "select regexp_count(repeat('ab', 500000), 'a.*c|a')".to_owned(),
         "select length(translate(repeat('b', 500000), repeat('a', 500000), ''))".to_owned(),
+        "select repeat('a', 1000000) like '%' || repeat('a', 500000) || 'b'".to_owned(),
+        "select repeat('a', 1000000) ilike '%' || repeat('a', 500000) || 'b'".to_owned(),
+        "select a && b, a @> b from (select array(select g from generate_series(1, 300000) g) as a,
+         array(select -g from generate_series(1, 300000) g) as b offset 0) s"
+            .to_owned(),
+        "select count((i, nullif(i, i)) in (select -g, g from generate_series(1, 300000) g)) from w"
+            .to_owned(),
+        "select count(*) from w where i > all (select -g from generate_series(1, 300000) g)".to_owned(),
+        "delete from parent".to_owned(),
         "select length(btrim(repeat('b', 500000), repeat('a', 5000000) || 'b'))".to_owned(),
     ] {
         let start = std::time::Instant::now();

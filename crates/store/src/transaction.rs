@@ -250,6 +250,15 @@ impl Canceller {
     }
 }
 
+/// The limit of a transaction that asks for this one, see [`TransactionOptions::snapshot_limit`].
+fn limit_in_force(shared: &Shared, wanted: Option<Duration>) -> Option<Duration> {
+    let limit = wanted.or(shared.holders.limit).filter(|limit| !limit.is_zero());
+    if limit.is_some() {
+        shared.holders.some_limited();
+    }
+    limit
+}
+
 impl Transaction {
     pub(crate) fn new(
         shared: &Arc<Shared>,
@@ -265,10 +274,7 @@ impl Transaction {
             waiting: AtomicBool::new(false),
             id: AtomicU64::new(TxnId::NONE.0),
         };
-        let limit = options.snapshot_limit.or(shared.holders.limit).filter(|limit| !limit.is_zero());
-        if limit.is_some() {
-            shared.holders.some_limited();
-        }
+        let limit = limit_in_force(shared, options.snapshot_limit);
         Transaction {
             shared: Arc::clone(shared),
             options: TransactionOptions { snapshot_limit: limit, ..options },
@@ -314,6 +320,11 @@ impl Transaction {
     /// Decides anew how long to wait for a row, see [`TransactionOptions::lock_timeout`].
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.options.lock_timeout = timeout;
+    }
+
+    /// Decides anew how long garbage may be held back, see [`TransactionOptions::snapshot_limit`]: by snapshots that are taken from here on.
+    pub fn set_snapshot_limit(&mut self, limit: Option<Duration>) {
+        self.options.snapshot_limit = limit_in_force(&self.shared, limit);
     }
 
     fn own(&self) -> Option<&ActiveTxn> {

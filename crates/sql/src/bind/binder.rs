@@ -212,6 +212,29 @@ pub(super) struct Binder<'a> {
     pub(super) mentions: Option<Vec<Mention>>,
     /// Whether a query is bound that is not going to be run.
     pub(super) unused: bool,
+    /// Levels whose columns were used since the query began that is being bound, one bit each.
+    pub(super) used_levels: u128,
+    /// Uses of volatile WITH queries so far.
+    pub(super) volatile_uses: Vec<VolatileUse>,
+}
+
+/// A use of a WITH query that is volatile.
+#[derive(Clone, Debug)]
+pub(super) struct VolatileUse {
+    pub(super) name: String,
+    pub(super) position: Option<usize>,
+    /// Levels around it whose columns it uses itself.
+    pub(super) depends: u128,
+}
+
+/// Levels as bits of a set; those that are very deep count as one.
+pub(super) fn level_bit(level: usize) -> u128 {
+    1 << level.min(127)
+}
+
+/// The levels below a number.
+pub(super) fn levels_below(level: usize) -> u128 {
+    level_bit(level) - 1
 }
 
 /// What the expression of a definition names: a column of its table, or the table's row.
@@ -248,6 +271,8 @@ impl<'a> Binder<'a> {
             times: None,
             mentions: None,
             unused: false,
+            used_levels: 0,
+            volatile_uses: Vec::new(),
         }
     }
 
@@ -363,6 +388,7 @@ impl<'a> Binder<'a> {
     /// A column as an expression, noting that `level` (by number) has used it.
     pub(super) fn use_column(&mut self, level: usize, id: ColumnId, at: Option<usize>) -> Typed {
         let innermost = level + 1 == self.levels.len();
+        self.used_levels |= level_bit(level);
         let shown = &mut self.levels[level];
         if shown.clause == Clause::From {
             shown.lateral_used = true;

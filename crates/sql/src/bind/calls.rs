@@ -313,6 +313,16 @@ impl<'a> Binder<'a> {
             let message = format!("aggregate functions are not allowed in {}", level.clause.name());
             return Err(place(Error::new(SqlState::GROUPING_ERROR, message), at));
         }
+        let mut sets = false;
+        for scalar in call.arguments.iter().chain(call.order.iter().map(|key| &key.scalar)) {
+            for_each_column(scalar, &mut |id| {
+                sets |= level.list_functions.iter().any(|call| call.columns.contains(&id));
+            });
+        }
+        if sets {
+            let message = "aggregate function calls cannot contain set-returning function calls";
+            return Err(place(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message), at));
+        }
         let mut nested = None;
         let mut note = |id: ColumnId| {
             nested = nested.or(level

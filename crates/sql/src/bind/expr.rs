@@ -441,7 +441,7 @@ impl<'a> Binder<'a> {
             }
         }
         if let Some(ty) = common {
-            let argument = Box::new(self.implicit(argument, ty)?.scalar);
+            let argument = Box::new(self.comparand(argument, ty, CastContext::Implicit)?.scalar);
             terms.insert(0, Scalar::InList { argument, list });
         }
         Ok(if terms.len() == 1 { terms.remove(0) } else { Scalar::Or(terms) })

@@ -1,6 +1,8 @@
 //! FROM: tables, subqueries, functions and their joins.
 
-use super::binder::{Binder, Clause, CommonTable, RelationKind, Sight, Typed, Visible, named, place};
+use super::binder::{
+    Binder, Clause, CommonTable, RelationKind, Sight, Typed, Visible, VolatileUse, named, place,
+};
 use super::tokens::position;
 use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
@@ -484,8 +486,7 @@ impl<'a> Binder<'a> {
         let CommonTable { name, columns, query, levels, tables, used: _, volatile, open, position } =
             self.common_tables[index].clone();
         if volatile && !self.unused {
-            let what = format!("WITH query \"{name}\", which is volatile and used more than once,");
-            return Err(place(Error::unsupported(what), at));
+            return Err(super::query::used_again(&name, at));
         }
         if open {
             return Err(place(Error::unsupported("WITH RECURSIVE"), at));
@@ -493,7 +494,10 @@ impl<'a> Binder<'a> {
         let inner_tables = self.common_tables.split_off(tables);
         let inner_levels = self.levels.split_off(levels);
         self.set_open(index, true);
+        let around = std::mem::take(&mut self.used_levels);
         let bound = self.query(query);
+        let depends = std::mem::replace(&mut self.used_levels, around);
+        self.used_levels |= depends;
         self.set_open(index, false);
         self.levels.truncate(levels);
         self.levels.extend(inner_levels);
@@ -501,7 +505,11 @@ impl<'a> Binder<'a> {
         self.common_tables.extend(inner_tables);
         let bound = bound?;
         if !self.unused {
-            self.common_tables[index].volatile = rel_is_volatile(&bound.rel);
+            let volatile = rel_is_volatile(&bound.rel);
+            self.common_tables[index].volatile = volatile;
+            if volatile {
+                self.volatile_uses.push(VolatileUse { name: name.clone(), position: at, depends });
+            }
         }
         let mut shown: Vec<(String, ColumnId)> =
             bound.output.iter().map(|output| (output.name.clone(), output.column)).collect();

@@ -2,10 +2,11 @@
 
 use super::binder::{Binder, Typed, place};
 use super::tokens::position;
-use crate::functions::{Resolved, resolve_comparison, resolve_operator};
+use crate::functions::{Resolved, compared_moment, resolve_comparison, resolve_operator};
 use crate::logical::{Comparison, Scalar};
 use crate::types::cast::CastContext;
-use crate::types::{NO_MODIFIER, Type};
+use crate::types::datetime::is_near;
+use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, BinaryOperator, Expr, Spanned, UnaryOperator};
 
@@ -177,10 +178,21 @@ impl<'a> Binder<'a> {
             return Ok((left, right));
         }
         let ty = resolve_comparison(written(op), left.ty, right.ty).map_err(|error| place(error, at))?;
-        Ok((
-            self.coerce(left, ty, NO_MODIFIER, CastContext::Explicit)?,
-            self.coerce(right, ty, NO_MODIFIER, CastContext::Explicit)?,
-        ))
+        let explicit = CastContext::Explicit;
+        Ok((self.comparand(left, ty, explicit)?, self.comparand(right, ty, explicit)?))
+    }
+
+    /// Converts a side of a comparison. Moments that the type does not reach are beyond all that it has, short of infinity: a comparison
+    /// does not fail for them.
+    pub(super) fn comparand(&mut self, typed: Typed, ty: Type, allowed: CastContext) -> Result<Typed> {
+        let is_near = matches!(typed.scalar, Scalar::Literal { value: Value::Int(moment), .. } if is_near(moment, typed.ty));
+        match compared_moment(typed.ty, ty) {
+            Some(function) if !is_near => {
+                let scalar = Scalar::Call { function, arguments: vec![typed.scalar], ty };
+                Ok(Typed::new(scalar, ty).at(typed.position))
+            }
+            _ => self.coerce(typed, ty, NO_MODIFIER, allowed),
+        }
     }
 
     pub(super) fn compare(

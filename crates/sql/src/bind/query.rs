@@ -1,6 +1,8 @@
 //! Queries: WITH, UNION and its kin, VALUES, ORDER BY, LIMIT.
 
-use super::binder::{Binder, Clause, CommonTable, RelationKind, Typed, Visible, named, place};
+use super::binder::{
+    Binder, Clause, CommonTable, RelationKind, Typed, Visible, VolatileUse, levels_below, named, place,
+};
 use super::bridge::with_clause;
 use super::operators::inner;
 use super::select::{Around, BoundQuery, Column};
@@ -148,6 +150,12 @@ pub(super) fn sort_key(
     Ok(SortKey { scalar, descending, nulls_first: nulls_first.unwrap_or(descending) })
 }
 
+/// The error of a volatile WITH query that would be run more than once.
+pub(super) fn used_again(name: &str, at: Option<usize>) -> Error {
+    let what = format!("WITH query \"{name}\", which is volatile and used more than once,");
+    place(Error::unsupported(what), at)
+}
+
 impl<'a> Binder<'a> {
     /// A query whose columns all have types.
     pub(super) fn query(&mut self, query: &'a ast::Query) -> Result<BoundQuery> {
@@ -170,13 +178,29 @@ impl<'a> Binder<'a> {
         let clauses = Clauses::of(query)?;
         self.enter_query()?;
         let tables = self.common_tables.len();
+        let (around, uses) = (std::mem::take(&mut self.used_levels), self.volatile_uses.len());
         if let Some(with) = clauses.with {
             self.with(with)?;
         }
         let bound = self.query_body(clauses).and_then(|bound| self.check_unused(tables).map(|()| bound));
         self.common_tables.truncate(tables);
         self.query_depth -= 1;
-        bound
+        let bound = bound?;
+        self.used_levels &= levels_below(self.levels.len());
+        self.check_volatile(uses)?;
+        self.used_levels |= around;
+        Ok(bound)
+    }
+
+    /// A query that uses columns of queries around it runs for each of their rows, and so would the WITH queries that it uses: where these
+    /// are volatile and would not run that often themselves, each row would see them anew.
+    fn check_volatile(&self, uses: usize) -> Result<()> {
+        let levels = |set: u128| set.checked_ilog2();
+        let again = |one: &&VolatileUse| levels(self.used_levels) > levels(one.depends);
+        match self.volatile_uses[uses..].iter().find(again) {
+            Some(one) => Err(used_again(&one.name, one.position)),
+            None => Ok(()),
+        }
     }
 
     fn with(&mut self, with: &'a ast::With) -> Result<()> {
@@ -502,7 +526,19 @@ impl<'a> Binder<'a> {
     }
 
     /// Converts the columns implicitly.
-    pub(super) fn convert_output(&mut self, mut bound: BoundQuery, types: &[Type]) -> Result<BoundQuery> {
+    pub(super) fn convert_output(&mut self, bound: BoundQuery, types: &[Type]) -> Result<BoundQuery> {
+        self.converted_output(bound, types, |this, typed, ty| {
+            this.coerce(typed, ty, NO_MODIFIER, CastContext::Implicit)
+        })
+    }
+
+    /// The same by what converts one.
+    pub(super) fn converted_output(
+        &mut self,
+        mut bound: BoundQuery,
+        types: &[Type],
+        mut convert: impl FnMut(&mut Self, Typed, Type) -> Result<Typed>,
+    ) -> Result<BoundQuery> {
         let mut casts = false;
         for (column, ty) in bound.output.iter_mut().zip(types) {
             if column.ty == Type::Unknown {
@@ -522,7 +558,7 @@ impl<'a> Binder<'a> {
                 modifier: column.modifier,
                 position: column.position,
             };
-            let typed = self.coerce(typed, ty, modifier, CastContext::Implicit)?;
+            let typed = convert(self, typed, ty)?;
             if !matches!(typed.scalar, Scalar::Column(_)) {
                 let nullable = self.columns.get(column.column).nullable;
                 column.column = self.add_column(&column.name, ty, modifier, nullable);

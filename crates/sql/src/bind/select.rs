@@ -266,8 +266,14 @@ impl<'a> Binder<'a> {
     fn aggregate_in(&mut self, scalar: &Scalar) -> Option<bool> {
         let level = self.levels.last()?;
         let mut found = false;
+        let is_aggregate = |id| level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
         walk::for_each_column(scalar, &mut |id| {
-            found |= level.aggregates.iter().any(|(aggregate, ..)| *aggregate == id);
+            found |= is_aggregate(id);
+            for call in level.list_functions.iter().filter(|call| call.columns.contains(&id)) {
+                for argument in &call.arguments {
+                    walk::for_each_column(argument, &mut |id| found |= is_aggregate(id));
+                }
+            }
         });
         found.then_some(true)
     }
@@ -329,19 +335,18 @@ impl<'a> Binder<'a> {
                     Some(index) => parts.items[index].typed.clone(),
                     None => this.expr(expr)?,
                 };
+                // As it is written: what has no type yet gets one here and in the list.
+                let listed = parts.items.iter().any(|item| same(&item.typed.scalar, &typed.scalar));
+                if distinct && !listed {
+                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                    let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
+                    return Err(place(error, position(expr.span())));
+                }
                 // What gets its type only now is no longer the item.
                 let item = item.filter(|_| typed.ty != Type::Unknown);
                 Ok((this.settle(typed)?.scalar, item))
             })?;
             let key = super::query::sort_key(scalar, options, with_fill.as_ref())?;
-            if distinct && !parts.items.iter().any(|item| same(&item.typed.scalar, &key.scalar)) {
-                let unknown = parts.items.iter().any(|item| item.typed.ty == Type::Unknown);
-                if !unknown {
-                    let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
-                    let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
-                    return Err(place(error, position(expr.span())));
-                }
-            }
             // Sorting by the same thing again changes nothing.
             let again = parts.keys.iter().zip(&parts.key_items).any(|(other, other_item)| {
                 same(&other.scalar, &key.scalar) && (*other_item == item || !is_volatile(&key.scalar))
@@ -397,6 +402,16 @@ impl<'a> Binder<'a> {
         }
         let mut having = having;
         let mut list_functions = std::mem::take(&mut level.list_functions);
+        // Groups are made of what these give.
+        let grouped_by = |call: &super::binder::ListFunction| {
+            let mut found = false;
+            for (_, scalar) in &numbered {
+                walk::for_each_column(scalar, &mut |id| found |= call.columns.contains(&id));
+            }
+            found
+        };
+        let below: Vec<_> = list_functions.extract_if(.., |call| grouped_by(call)).collect();
+        self.join_list_functions(&below, parts);
         {
             let mut scalars: Vec<&mut Scalar> =
                 parts.items.iter_mut().map(|item| &mut item.typed.scalar).collect();
@@ -408,6 +423,7 @@ impl<'a> Binder<'a> {
             }
             self.check_grouped(&level, &mut numbered, scalars)?;
         }
+        self.compute_volatile(&mut numbered, parts);
         let grouped: Vec<ColumnId> = numbered.iter().map(|(id, _)| *id).collect();
         let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
         parts.rel = Rel::Aggregate {
@@ -430,6 +446,26 @@ impl<'a> Binder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What a volatile group is made of is computed once for each row, before anything is done with the rows: sorted, say, they are still
+    /// of the groups that they were sorted by.
+    fn compute_volatile(&mut self, groups: &mut [(ColumnId, Scalar)], parts: &mut Parts) {
+        if !groups.iter().any(|(_, scalar)| is_volatile(scalar)) {
+            return;
+        }
+        let mut own = Vec::new();
+        walk::output(&parts.rel, &mut own);
+        let mut columns: Vec<(ColumnId, Scalar)> =
+            own.into_iter().map(|id| (id, Scalar::Column(id))).collect();
+        for (id, scalar) in groups.iter_mut().filter(|(_, scalar)| is_volatile(scalar)) {
+            let info = self.columns.get(*id);
+            let (name, ty, modifier) = (info.name.clone(), info.ty, info.modifier);
+            let computed = self.add_column(&name, ty, modifier, true);
+            columns.push((computed, std::mem::replace(scalar, Scalar::Column(computed))));
+        }
+        let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+        parts.rel = Rel::Project { input: Box::new(rel), columns };
     }
 
     /// Projection, DISTINCT and ORDER BY above the rows. What is volatile and no sort key is computed of the sorted rows, so that it is

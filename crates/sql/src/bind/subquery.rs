@@ -6,6 +6,7 @@ use super::select::BoundQuery;
 use super::tokens::position;
 use crate::functions::common_type;
 use crate::logical::{Comparison, Scalar, Subquery, SubqueryKind};
+use crate::types::cast::CastContext;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, Expr, Spanned};
@@ -97,7 +98,9 @@ impl<'a> Binder<'a> {
             arguments.push(left.scalar);
             types.push(right.ty);
         }
-        let bound: BoundQuery = self.convert_output(bound, &types)?;
+        let bound: BoundQuery = self.converted_output(bound, &types, |this, typed, ty| {
+            this.comparand(typed, ty, CastContext::Implicit)
+        })?;
         let kind = SubqueryKind::Quantified { arguments, op, all };
         Ok(Scalar::Subquery(Box::new(Subquery { query: Self::closed(bound), kind })))
     }
@@ -164,7 +167,7 @@ impl<'a> Binder<'a> {
         if array.ty.element() == Some(stand_in.ty) {
             return Ok((argument.scalar, array.scalar));
         }
-        let array = self.coerce(array, target, NO_MODIFIER, crate::types::cast::CastContext::Explicit)?;
+        let array = self.coerce(array, target, NO_MODIFIER, CastContext::Explicit)?;
         Ok((argument.scalar, array.scalar))
     }
 }

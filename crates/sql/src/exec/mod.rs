@@ -21,6 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Steps of a loop within one batch, or within one expression, after which it looks whether the statement was cancelled.
+pub(crate) const CHECK_EVERY: usize = 1 << 12;
 /// Rows of a batch, at most, where nothing asks for fewer.
 pub const BATCH_ROWS: usize = 256;
 /// Bytes after which a batch ends, however few rows it has: long ones are not to be gathered by the hundred.

@@ -12,7 +12,7 @@ use super::expr::{RowComparison, boolean, eval_all};
 use super::join::buffer::RowBuffer;
 use super::keys::{KeyTable, encoded_bytes};
 use super::memory::Memory;
-use super::{BATCH_ROWS, Batch, Context, Operator, open_as, row_bytes, walk};
+use super::{BATCH_ROWS, Batch, CHECK_EVERY, Context, Operator, open_as, row_bytes, walk};
 use crate::logical::Comparison;
 use crate::physical::{Expr, Plan, Statement, SubplanKind};
 use crate::types::{Array, Type, Value};
@@ -223,14 +223,19 @@ impl State {
         }
         match &mut self.kept {
             Kept::Keys(keys) => {
-                let any = keys.contain(arguments)?;
+                let any = keys.contain(arguments, context)?;
                 // <> ALL is NOT = ANY.
                 Ok(if all { any.map(|any| !any) } else { any })
             }
             Kept::Rows(rows) => {
                 let mut result = Some(all);
                 let mut cursor = rows.cursor()?;
+                let mut seen = 0_usize;
                 while let Some((_, row)) = cursor.next(rows)? {
+                    seen += 1;
+                    if seen.is_multiple_of(CHECK_EVERY) {
+                        context.check()?;
+                    }
                     match compare(op, arguments, row)? {
                         Some(value) if value != all => return Ok(Some(value)),
                         Some(_) => {}
@@ -266,7 +271,7 @@ impl State {
 
 impl Keys {
     /// = ANY of the rows.
-    fn contain(&mut self, arguments: &[Value]) -> Result<Option<bool>> {
+    fn contain(&mut self, arguments: &[Value], context: &Context<'_>) -> Result<Option<bool>> {
         if self.whole.len() + self.partial.len() == 0 {
             return Ok(Some(false));
         }
@@ -277,18 +282,22 @@ impl Keys {
             if self.whole.len() > 0 {
                 self.whole.admit(arguments)?;
             }
-            return Ok(if unknown(&self.partial, arguments)? { None } else { Some(false) });
+            return Ok(if unknown(&self.partial, arguments, context)? { None } else { Some(false) });
         }
-        let unknown =
-            arguments.len() == 1 || unknown(&self.whole, arguments)? || unknown(&self.partial, arguments)?;
+        let unknown = arguments.len() == 1
+            || unknown(&self.whole, arguments, context)?
+            || unknown(&self.partial, arguments, context)?;
         Ok(if unknown { None } else { Some(false) })
     }
 }
 
 /// Whether it is unknown of some row whether it equals the arguments.
-fn unknown(rows: &KeyTable, arguments: &[Value]) -> Result<bool> {
+fn unknown(rows: &KeyTable, arguments: &[Value], context: &Context<'_>) -> Result<bool> {
     let mut row = Vec::new();
     for number in 0..rows.len() {
+        if number % CHECK_EVERY == CHECK_EVERY - 1 {
+            context.check()?;
+        }
         row.clear();
         rows.key(number).values(&mut row)?;
         if compare(Comparison::Equal, arguments, &row)?.is_none() {

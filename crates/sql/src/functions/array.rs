@@ -3,6 +3,7 @@
 use super::arguments::{array, int, present, text};
 use super::string::{Room, append_within, reserve};
 use super::{Call, Function};
+use crate::exec::CHECK_EVERY;
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
 use std::cmp::Ordering;
@@ -283,23 +284,39 @@ fn from_string(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     Ok(made(call, parts(call, a)?, 1))
 }
 
-/// Whether every element of `inner` is one of `outer`; NULL is none of anything.
-fn has_all(outer: &Array, inner: &Array) -> bool {
-    inner.values.iter().all(|value| !value.is_null() && outer.values.iter().any(|other| same(value, other)))
+/// Whether an element of `inner` for which `is_one_of(outer)` comes to `wanted` is there; NULL is none of anything. Of long arrays these are many
+/// comparisons: a cancelled statement ends among them.
+fn any_element(call: &Call<'_, '_>, inner: &Array, outer: &Array, wanted: bool) -> Result<bool> {
+    let mut steps = 0_usize;
+    for value in &inner.values {
+        let mut found = false;
+        for other in outer.values.iter().filter(|_| !value.is_null()) {
+            steps += 1;
+            if steps.is_multiple_of(CHECK_EVERY) {
+                call.context.check()?;
+            }
+            if same(value, other) {
+                found = true;
+                break;
+            }
+        }
+        if found == wanted {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-fn contains(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(has_all(array(a, 0)?, array(a, 1)?)))
+fn contains(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(!any_element(call, array(a, 1)?, array(a, 0)?, false)?))
 }
 
-fn contained(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(has_all(array(a, 1)?, array(a, 0)?)))
+fn contained(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(!any_element(call, array(a, 0)?, array(a, 1)?, false)?))
 }
 
-fn overlaps(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let (left, right) = (array(a, 0)?, array(a, 1)?);
-    let shared = |value: &Value| !value.is_null() && right.values.iter().any(|other| same(value, other));
-    Ok(Value::Bool(left.values.iter().any(shared)))
+fn overlaps(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(any_element(call, array(a, 0)?, array(a, 1)?, true)?))
 }
 
 /// How many of the ascending thresholds are not above the operand.

@@ -3,9 +3,9 @@
 use super::arguments::{float, int, text};
 use super::session::now;
 use super::string::picture;
-use super::{Call, Function};
+use super::{Argument, Call, Function, Returns};
 use crate::types::datetime::{self, Zone};
-use crate::types::{Numeric, Value};
+use crate::types::{Numeric, Type, Value};
 use crate::{Error, Result, SqlState};
 
 fn zone<'a>(call: &'a Call<'_, '_>) -> &'a Zone {
@@ -160,6 +160,33 @@ fn date_of_timestamp(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 fn date_of_timestamptz(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     datetime::timestamptz_to_date(int(a, 0)?, zone(call)).map(Value::Int)
+}
+
+fn compared_date(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Int(datetime::compared_date(int(a, 0)?)))
+}
+
+fn compared_date_tz(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Int(datetime::compared_date_tz(int(a, 0)?, zone(call))))
+}
+
+fn compared_timestamp(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Int(datetime::compared_timestamp(int(a, 0)?, zone(call))))
+}
+
+/// How moments are converted that are compared with those of another type. No name means these.
+#[rustfmt::skip]
+static COMPARED: &[Function] = functions! {
+    9990 "timestamp" (Date) Timestamp = compared_date;
+    9991 "timestamptz" (Date) TimestampTz.stable() = compared_date_tz;
+    9992 "timestamptz" (Timestamp) TimestampTz.stable() = compared_timestamp;
+};
+
+/// What converts a moment for a comparison, where that could fail otherwise.
+pub(crate) fn compared_moment(from: Type, to: Type) -> Option<&'static Function> {
+    COMPARED
+        .iter()
+        .find(|function| function.arguments == [Argument::Is(from)] && function.returns == Returns::Is(to))
 }
 
 #[rustfmt::skip]

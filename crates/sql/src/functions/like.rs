@@ -5,10 +5,12 @@
 //! to the product of both lengths at worst.
 
 use super::arguments::{bytes, text};
-use super::string::lower_char;
+use super::string::{Room, lower_char};
 use super::{Call, Function};
+use crate::exec::CHECK_EVERY;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
+use compact_str::CompactString;
 
 /// How text is taken apart and compared.
 trait Units: Copy {
@@ -69,11 +71,17 @@ impl Units for Folded<'_> {
     }
 }
 
-fn matches(units: impl Units, length: usize, pattern: &[u8]) -> Result<bool> {
+/// `check` is asked now and then whether to go on.
+fn matches(units: impl Units, length: usize, pattern: &[u8], check: &dyn Fn() -> Result<()>) -> Result<bool> {
     let (mut at, mut place) = (0, 0);
+    let mut steps = 0_usize;
     // Behind the last %: where the pattern goes on, and where in the text that was tried last.
     let mut retry: Option<(usize, usize)> = None;
     loop {
+        steps += 1;
+        if steps.is_multiple_of(CHECK_EVERY) {
+            check()?;
+        }
         let advanced = match pattern.get(place) {
             Some(b'%') => {
                 place += 1;
@@ -110,30 +118,30 @@ fn matches(units: impl Units, length: usize, pattern: &[u8]) -> Result<bool> {
 }
 
 /// Whether a string matches a pattern.
-fn like(text: &str, pattern: &str) -> Result<bool> {
+fn like(text: &str, pattern: &str, check: &dyn Fn() -> Result<()>) -> Result<bool> {
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-    matches(Plain::<true> { text, pattern }, text.len(), pattern)
+    matches(Plain::<true> { text, pattern }, text.len(), pattern, check)
 }
 
 /// The same, whatever the case.
-fn like_folded(text: &str, pattern: &str) -> Result<bool> {
-    matches(Folded { text, pattern }, text.len(), pattern.as_bytes())
+fn like_folded(text: &str, pattern: &str, check: &dyn Fn() -> Result<()>) -> Result<bool> {
+    matches(Folded { text, pattern }, text.len(), pattern.as_bytes(), check)
 }
 
-fn like_bytes(text: &[u8], pattern: &[u8]) -> Result<bool> {
-    matches(Plain::<false> { text, pattern }, text.len(), pattern)
+fn like_bytes(text: &[u8], pattern: &[u8], check: &dyn Fn() -> Result<()>) -> Result<bool> {
+    matches(Plain::<false> { text, pattern }, text.len(), pattern, check)
 }
 
-fn is_like<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(like(text(a, 0)?, text(a, 1)?)? == WANTED))
+fn is_like<const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like(text(a, 0)?, text(a, 1)?, &|| call.context.check())? == WANTED))
 }
 
-fn is_like_folded<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(like_folded(text(a, 0)?, text(a, 1)?)? == WANTED))
+fn is_like_folded<const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like_folded(text(a, 0)?, text(a, 1)?, &|| call.context.check())? == WANTED))
 }
 
-fn are_bytes_like<const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    Ok(Value::Bool(like_bytes(bytes(a, 0)?, bytes(a, 1)?)? == WANTED))
+fn are_bytes_like<const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    Ok(Value::Bool(like_bytes(bytes(a, 0)?, bytes(a, 1)?, &|| call.context.check())? == WANTED))
 }
 
 fn bad_escape() -> Error {
@@ -141,42 +149,57 @@ fn bad_escape() -> Error {
         .hint("Escape string must be empty or one character.")
 }
 
-/// A pattern with another escape character, or none, rewritten for the backslash.
-fn rewrite<T: Copy + PartialEq>(pattern: impl Iterator<Item = T>, escape: Option<T>, backslash: T) -> Vec<T> {
-    let mut result = Vec::new();
+/// Gives `push` the units of a pattern with another escape character, or none, rewritten for the backslash.
+fn rewrite<T: Copy + PartialEq>(
+    pattern: impl Iterator<Item = T>,
+    escape: Option<T>,
+    backslash: T,
+    push: &mut dyn FnMut(T) -> Result<()>,
+) -> Result<()> {
     let mut escaped = false;
     for unit in pattern {
         if Some(unit) == escape && !escaped {
-            result.push(backslash);
+            push(backslash)?;
             escaped = true;
             continue;
         }
         // A backslash means itself.
         if unit == backslash && !escaped {
-            result.push(backslash);
+            push(backslash)?;
         }
-        result.push(unit);
+        push(unit)?;
         escaped = false;
     }
-    result
+    Ok(())
 }
 
-fn like_escape(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn like_escape(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let mut escape = text(a, 1)?.chars();
     let (first, more) = (escape.next(), escape.next());
     if more.is_some() {
         return Err(bad_escape());
     }
-    let rewritten = rewrite(text(a, 0)?.chars(), first, '\\');
-    Ok(Value::Text(rewritten.into_iter().collect()))
+    let (mut rewritten, mut room) = (CompactString::default(), Room::new(call));
+    rewrite(text(a, 0)?.chars(), first, '\\', &mut |unit| {
+        room.want(rewritten.len() + unit.len_utf8())?;
+        rewritten.push(unit);
+        Ok(())
+    })?;
+    Ok(Value::Text(rewritten))
 }
 
-fn like_escape_bytes(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn like_escape_bytes(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let escape = bytes(a, 1)?;
     if escape.len() > 1 {
         return Err(bad_escape());
     }
-    let rewritten = rewrite(bytes(a, 0)?.iter().copied(), escape.first().copied(), b'\\');
+    let (mut rewritten, mut room) = (Vec::new(), Room::new(call));
+    rewrite(bytes(a, 0)?.iter().copied(), escape.first().copied(), b'\\', &mut |unit| {
+        // They are copied once more.
+        room.want(2 * (rewritten.len() + 1))?;
+        rewritten.push(unit);
+        Ok(())
+    })?;
     Ok(Value::Bytes(rewritten.into()))
 }
 
@@ -213,6 +236,14 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn like(text: &str, pattern: &str) -> Result<bool> {
+        super::like(text, pattern, &|| Ok(()))
+    }
+
+    fn like_folded(text: &str, pattern: &str) -> Result<bool> {
+        super::like_folded(text, pattern, &|| Ok(()))
+    }
 
     #[test]
     fn patterns_match_as_in_postgresql() {
@@ -251,8 +282,15 @@ mod tests {
 
     #[test]
     fn other_escapes_are_rewritten() {
-        let rewrite =
-            |pattern: &str, escape| rewrite(pattern.chars(), escape, '\\').into_iter().collect::<String>();
+        let rewrite = |pattern: &str, escape| {
+            let mut result = String::new();
+            super::rewrite(pattern.chars(), escape, '\\', &mut |unit| {
+                result.push(unit);
+                Ok(())
+            })
+            .unwrap();
+            result
+        };
         assert_eq!(rewrite("a#%b\\c##", Some('#')), "a\\%b\\\\c\\#");
         assert_eq!(rewrite("a\\%", None), "a\\\\%");
         assert_eq!(rewrite("a\\%", Some('\\')), "a\\%");

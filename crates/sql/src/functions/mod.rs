@@ -261,6 +261,8 @@ mod tests;
 
 pub use accumulator::Accumulator;
 pub(crate) use accumulator::SHORT_BYTES;
+pub(crate) use datetime::compared_moment;
+pub(crate) use regex::Patterns;
 pub use registry::{all, operators, symbol};
 pub use resolve::{common_type, resolve_comparison, resolve_function, resolve_operator};
 pub use session::VERSION;

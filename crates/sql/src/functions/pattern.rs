@@ -1,13 +1,14 @@
 //! Operators and functions of regular expressions; see [`super::regex`] for their syntax.
 
 use super::arguments::{int_or, text, text_or};
-use super::regex::{Options, compiled};
+use super::regex::Options;
 use super::string::{Room, count, reserve};
 use super::{Call, Function, Returns, TableFunction};
 use crate::exec::{Context, RowSource};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
+use gannet_base::memory::Purpose;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,18 +37,28 @@ fn options(a: &[Value], index: usize, function: Option<&str>) -> Result<Options>
     }
 }
 
-fn is_match<const FOLD: bool, const WANTED: bool>(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let options = Options { fold: FOLD, ..Options::default() };
-    Ok(Value::Bool(compiled(text(a, 1)?, options)?.is_match(text(a, 0)?) == WANTED))
+/// The compiled pattern, kept by the session.
+fn compiled(call: &Call<'_, '_>, pattern: &str, options: Options) -> Result<Arc<::regex::Regex>> {
+    let context = call.context;
+    let mut charge = |bytes| {
+        context.check()?;
+        Ok(Some(context.session.engine.memory(Purpose::Work, bytes)?))
+    };
+    context.session.patterns.borrow_mut().compiled(pattern, options, &mut charge)
 }
 
-fn like(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+fn is_match<const FOLD: bool, const WANTED: bool>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    let options = Options { fold: FOLD, ..Options::default() };
+    Ok(Value::Bool(compiled(call, text(a, 1)?, options)?.is_match(text(a, 0)?) == WANTED))
+}
+
+fn like(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let options = options(a, 2, Some("regexp_like"))?;
-    Ok(Value::Bool(compiled(text(a, 1)?, options)?.is_match(text(a, 0)?)))
+    Ok(Value::Bool(compiled(call, text(a, 1)?, options)?.is_match(text(a, 0)?)))
 }
 
 fn substring(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let regex = compiled(text(a, 1)?, Options::default())?;
+    let regex = compiled(call, text(a, 1)?, Options::default())?;
     let Some(captures) = regex.captures(text(a, 0)?) else { return Ok(Value::Null) };
     let wanted = usize::from(captures.len() > 1);
     let found = captures.get(wanted).map(|found| found.as_str());
@@ -129,7 +140,7 @@ fn expand(
 /// Replaces match number `which` from `start` on, or all of them where that is 0.
 fn replaced(call: &Call<'_, '_>, a: &[Value], start: usize, which: i64, options: Options) -> Result<Value> {
     let (text, replacement) = (text(a, 0)?, text(a, 2)?);
-    let regex = compiled(text_or(a, 1, "")?, options)?;
+    let regex = compiled(call, text_or(a, 1, "")?, options)?;
     let (mut out, mut room) = (String::new(), Room::new(call));
     let (mut copied, mut number) = (0, 0);
     each_match(call, &regex, text, start, |locations, range| {
@@ -184,7 +195,7 @@ fn replace_from(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 fn count_matches(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let start = checked(a, 2, "start", 1)?;
-    let regex = compiled(text(a, 1)?, options(a, 3, Some("regexp_count"))?)?;
+    let regex = compiled(call, text(a, 1)?, options(a, 3, Some("regexp_count"))?)?;
     let text = text(a, 0)?;
     let mut number = 0;
     each_match(call, &regex, text, start_at(text, start), |_, _| {
@@ -229,7 +240,7 @@ fn instr(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if group < 0 {
         return Err(bad(format!("invalid value for parameter \"subexpr\": {group}")));
     }
-    let regex = compiled(text(a, 1)?, options(a, 5, Some("regexp_instr"))?)?;
+    let regex = compiled(call, text(a, 1)?, options(a, 5, Some("regexp_instr"))?)?;
     let text = text(a, 0)?;
     let found = nth_match(call, text, &regex, start, which, group)?;
     let place = found.map_or(0, |range| {
@@ -245,7 +256,7 @@ fn substr(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if group < 0 {
         return Err(bad(format!("invalid value for parameter \"subexpr\": {group}")));
     }
-    let regex = compiled(text(a, 1)?, options(a, 4, Some("regexp_substr"))?)?;
+    let regex = compiled(call, text(a, 1)?, options(a, 4, Some("regexp_substr"))?)?;
     let text = text(a, 0)?;
     let found = nth_match(call, text, &regex, start, which, group)?;
     reserve(call, Some(found.as_ref().map_or(0, Range::len)))?;
@@ -276,7 +287,7 @@ fn first_match(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         }
         error
     })?;
-    let (text, regex) = (text(a, 0)?, compiled(text(a, 1)?, options)?);
+    let (text, regex) = (text(a, 0)?, compiled(call, text(a, 1)?, options)?);
     let mut result = Value::Null;
     each_match(call, &regex, text, 0, |locations, _| {
         let found = ranges(locations);
@@ -290,7 +301,7 @@ fn first_match(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 /// The parts between matches. Empty matches at the ends of the text or right behind another match do not part.
 fn split(call: &Call<'_, '_>, a: &[Value], function: &str) -> Result<Vec<Value>> {
     let options = options(a, 2, Some(function))?;
-    let (text, regex) = (text(a, 0)?, compiled(text(a, 1)?, options)?);
+    let (text, regex) = (text(a, 0)?, compiled(call, text(a, 1)?, options)?);
     let (mut parts, mut room, mut bytes) = (Vec::new(), Room::new(call), 0);
     let (mut begin, mut previous) = (0, 0);
     each_match(call, &regex, text, 0, |_, range| {
@@ -345,7 +356,7 @@ fn open_matches(call: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>
         return Given::open(rows);
     }
     let options = options(&a, 2, None)?;
-    let (text, regex) = (text(&a, 0)?, compiled(text(&a, 1)?, options)?);
+    let (text, regex) = (text(&a, 0)?, compiled(call, text(&a, 1)?, options)?);
     each_match(call, &regex, text, 0, |locations, _| {
         let found = ranges(locations);
         bytes += 3 * size_of::<Value>() + bytes_of(&found);

@@ -5,10 +5,10 @@
 //! not by the first one of its branch.
 
 use crate::{Error, Result, SqlState};
-use std::cell::RefCell;
+use gannet_store::WorkMemory;
 use std::iter::Peekable;
-use std::rc::Rc;
 use std::str::Chars;
+use std::sync::Arc;
 
 /// Options of a pattern: those of an operator or a function's flags, and `(?...)` at its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,54 +60,126 @@ impl Options {
     }
 }
 
-/// Patterns kept by a thread.
+/// Patterns kept by a session.
 const KEPT: usize = 32;
-/// Bytes a compiled pattern may have.
-const COMPILED_BYTES: usize = 4 << 20;
+/// Bytes that they are charged as, all but the one used last.
+const KEPT_BYTES: u64 = 4 << 20;
+/// Bytes of the longest pattern.
+const LONGEST: usize = 128 << 10;
+/// Bytes that the tree may take which a pattern is read into.
+const MOST_READ: u64 = 32 << 20;
+/// Bytes of such a tree for each byte of the translated pattern, and for each class of characters of Unicode that it names.
+const READ_BYTE: u64 = 256;
+const READ_CLASS: u64 = 24 << 10;
+/// Bytes that each of a pattern's two automata may have: what is tried first, and the most that is.
+const COMPILED_LEAST: u64 = 16 << 10;
+const COMPILED_MOST: u64 = 64 << 20;
+/// Bytes that a compiled pattern takes while it is used.
+const USED_BYTES: u64 = 64 << 10;
 
+/// Charges bytes to the budget, or fails.
+pub(super) type Charge<'a> = &'a mut dyn FnMut(u64) -> Result<Option<WorkMemory>>;
+
+#[derive(Debug)]
 struct Entry {
     pattern: Box<str>,
     options: Options,
-    regex: Rc<::regex::Regex>,
+    regex: Arc<::regex::Regex>,
+    bytes: u64,
+    _memory: Option<WorkMemory>,
 }
 
-thread_local! {
-    /// The patterns used last, the latest one first.
-    static CACHE: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
-}
+/// The compiled patterns of a session, the one used last first.
+///
+/// # Guarantees
+/// Memory is charged before a pattern is read and before it is compiled. Neither can be foreseen exactly: reading is estimated from above,
+/// compiling is given more and more until it is enough. What is kept stays charged.
+#[derive(Debug, Default)]
+pub(crate) struct Patterns(Vec<Entry>);
 
-/// The compiled pattern.
-pub(super) fn compiled(pattern: &str, options: Options) -> Result<Rc<::regex::Regex>> {
-    let options = Options { global: false, ..options };
-    CACHE.with_borrow_mut(|cache| {
+impl Patterns {
+    /// The compiled pattern.
+    pub(super) fn compiled(
+        &mut self,
+        pattern: &str,
+        options: Options,
+        charge: Charge<'_>,
+    ) -> Result<Arc<::regex::Regex>> {
+        let options = Options { global: false, ..options };
         let is_it = |entry: &Entry| entry.options == options && *entry.pattern == *pattern;
-        if let Some(found) = cache.iter().position(is_it) {
-            cache[..=found].rotate_right(1);
+        if let Some(found) = self.0.iter().position(is_it) {
+            self.0[..=found].rotate_right(1);
         } else {
-            let regex = Rc::new(compile(pattern, options)?);
-            cache.truncate(KEPT - 1);
-            cache.insert(0, Entry { pattern: pattern.into(), options, regex });
+            let made = match compile(pattern, options, charge) {
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY && !self.0.is_empty() => {
+                    self.0.clear();
+                    compile(pattern, options, charge)?
+                }
+                made => made?,
+            };
+            let (regex, bytes, memory) = made;
+            self.0.truncate(KEPT - 1);
+            let entry =
+                Entry { pattern: pattern.into(), options, regex: Arc::new(regex), bytes, _memory: memory };
+            self.0.insert(0, entry);
+            while self.0[1..].iter().map(|entry| entry.bytes).sum::<u64>() > KEPT_BYTES {
+                self.0.pop();
+            }
         }
-        Ok(Rc::clone(&cache[0].regex))
-    })
+        Ok(Arc::clone(&self.0[0].regex))
+    }
 }
 
 fn invalid(what: &str) -> Error {
     Error::new(SqlState::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {what}"))
 }
 
-fn compile(pattern: &str, options: Options) -> Result<::regex::Regex> {
+fn too_complex() -> Error {
+    invalid("regular expression is too complex")
+}
+
+/// Bytes that it takes to read a translated pattern, at most.
+fn weight(translated: &str, fold: bool) -> u64 {
+    let classes = translated
+        .as_bytes()
+        .windows(2)
+        .filter(|pair| matches!(pair, [b'\\', b'w' | b'W' | b's' | b'S' | b'p' | b'P']));
+    let each = if fold { 3 * READ_CLASS } else { READ_CLASS };
+    translated.len() as u64 * READ_BYTE + classes.count() as u64 * each
+}
+
+/// A compiled pattern, and what it was charged as.
+fn compile(
+    pattern: &str,
+    options: Options,
+    charge: Charge<'_>,
+) -> Result<(::regex::Regex, u64, Option<WorkMemory>)> {
+    if pattern.len() > LONGEST {
+        return Err(too_complex());
+    }
     let (translated, options) = translate(pattern, options)?;
-    ::regex::RegexBuilder::new(&translated)
-        .case_insensitive(options.fold)
-        .multi_line(options.anchors)
-        .dot_matches_new_line(!options.lines)
-        .size_limit(COMPILED_BYTES)
-        .build()
-        .map_err(|error| match error {
-            ::regex::Error::CompiledTooBig(_) => invalid("regular expression is too complex"),
-            other => invalid(other.to_string().lines().last().unwrap_or_default()),
-        })
+    let weight = weight(&translated, options.fold);
+    if weight > MOST_READ {
+        return Err(too_complex());
+    }
+    let _read = charge(weight)?;
+    let mut limit = COMPILED_LEAST;
+    loop {
+        let bytes = 2 * limit + USED_BYTES;
+        let memory = charge(bytes)?;
+        let built = ::regex::RegexBuilder::new(&translated)
+            .case_insensitive(options.fold)
+            .multi_line(options.anchors)
+            .dot_matches_new_line(!options.lines)
+            .size_limit(limit as usize)
+            .build();
+        match built {
+            Ok(regex) => return Ok((regex, bytes, memory)),
+            Err(::regex::Error::CompiledTooBig(_)) if limit < COMPILED_MOST => limit *= 2,
+            Err(::regex::Error::CompiledTooBig(_)) => return Err(too_complex()),
+            Err(other) => return Err(invalid(other.to_string().lines().last().unwrap_or_default())),
+        }
+    }
 }
 
 /// The pattern in the syntax of crate `regex`, and its options.
@@ -482,6 +554,10 @@ fn named_class(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    fn compiled(pattern: &str, options: Options) -> Result<Arc<::regex::Regex>> {
+        Patterns::default().compiled(pattern, options, &mut |_| Ok(None))
+    }
+
     fn translated(pattern: &str) -> String {
         translate(pattern, Options::default()).unwrap().0
     }
@@ -544,12 +620,46 @@ mod tests {
 
     #[test]
     fn patterns_are_kept_and_forgotten() {
+        let mut patterns = Patterns::default();
+        let mut charged = 0;
         for round in 0..2 {
             for index in 0..KEPT * 2 {
-                let regex = compiled(&format!("a{index}b{round}"), Options::default()).unwrap();
-                assert!(regex.is_match(&format!("xa{index}b{round}x")));
+                for _ in 0..2 {
+                    let pattern = format!("a{index}b{round}");
+                    let mut charge = |_| {
+                        charged += 1;
+                        Ok(None)
+                    };
+                    let regex = patterns.compiled(&pattern, Options::default(), &mut charge).unwrap();
+                    assert!(regex.is_match(&format!("xa{index}b{round}x")));
+                }
             }
         }
-        assert_eq!(CACHE.with_borrow(Vec::len), KEPT);
+        assert_eq!((patterns.0.len(), charged), (KEPT, 2 * 2 * KEPT * 2));
+        for size in 50..60 {
+            patterns.compiled(&format!(r"\w{{{size}}}"), Options::default(), &mut |_| Ok(None)).unwrap();
+        }
+        let kept: u64 = patterns.0[1..].iter().map(|entry| entry.bytes).sum();
+        assert!(patterns.0.len() < 10 && kept <= KEPT_BYTES, "{kept} bytes of {}", patterns.0.len());
+    }
+
+    #[test]
+    fn memory_is_charged_before_it_is_taken() {
+        let mut most = 0;
+        let mut attempt = |pattern: &str| {
+            let mut charge = |bytes| {
+                most = most.max(bytes);
+                let room = bytes <= 1 << 20;
+                room.then_some(None).ok_or_else(|| Error::new(SqlState::OUT_OF_MEMORY, "out of memory"))
+            };
+            Patterns::default().compiled(pattern, Options::default(), &mut charge).map(drop)
+        };
+        assert!(attempt("^(foo|b.r)+$").is_ok());
+        assert_eq!(attempt(r"\w{100}").unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+        assert_eq!(attempt(&r"\w".repeat(100)).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+        for pattern in [r"\w".repeat(10_000), r"\w".repeat(3_000_000), "a".repeat(LONGEST + 1)] {
+            assert_eq!(attempt(&pattern).unwrap_err().state(), SqlState::INVALID_REGULAR_EXPRESSION);
+        }
+        assert!(most <= MOST_READ);
     }
 }

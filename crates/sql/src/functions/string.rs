@@ -13,8 +13,8 @@ use std::fmt::Write;
 
 /// Largest value, as in PostgreSQL.
 const LIMIT_BYTES: usize = 0x3fff_ffff;
-/// Bytes that a character of a picture takes, and what it becomes in the result, at most.
-const PICTURE_NODE: usize = 40;
+/// Bytes that a character of a picture takes, and what it becomes in the result or is read from, at most.
+const PICTURE_NODE: usize = 56;
 
 fn too_long() -> Error {
     Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")

@@ -149,6 +149,7 @@ impl Planner<'_> {
         let conditions = region.own(member);
         let columns = region.members[member].columns.clone();
         let nullable = region.specials.iter().any(|special| special.right >> member & 1 == 1);
+        let lateral = region.members[member].depends != 0;
         let paths = match &mut region.members[member].source {
             Source::Table(leaf) => {
                 let leaf = leaf.clone();
@@ -156,17 +157,23 @@ impl Planner<'_> {
             }
             Source::Other(rel) => {
                 let mut left = Conditions::new();
+                let mut pushed = false;
                 for condition in conditions {
                     if super::pushdown::can_push(rel, &condition.scalar) {
                         super::pushdown::push(rel.to_mut(), condition.scalar.clone());
+                        pushed = true;
                     } else {
                         left.push(condition);
                     }
                 }
-                let known = nullable.then(|| self.known.clone());
+                if pushed {
+                    // What came in may reject the NULLs of an outer join within.
+                    super::reduce::outer_joins(rel.to_mut(), &[]);
+                }
+                let known = (nullable || lateral).then(|| self.known.clone());
                 let paths = self.rel_paths(rel, &left, wanted)?;
                 if let Some(known) = known {
-                    // What is constant within may be NULL outside.
+                    // What is constant within may be NULL outside, or is constant for one row of the relations it is lateral to.
                     self.known = known;
                 }
                 paths

@@ -2,7 +2,7 @@
 
 use super::columns::{ColumnSet, columns_of, nothing, output_set};
 use super::scalar::{has_subquery, inline};
-use crate::logical::{ColumnId, Rel, Scalar, is_volatile};
+use crate::logical::{ColumnId, Rel, Scalar, SetOperation, is_volatile};
 use std::mem::replace;
 
 /// Whether a condition on a relation's rows may as well be asked of some input of it.
@@ -57,8 +57,10 @@ pub(super) fn push(rel: &mut Rel, mut condition: Scalar) {
             inline(&mut condition, groups);
             below(input, condition);
         }
-        Rel::Set { left, right, columns, .. } => {
-            for side in [left, right] {
+        Rel::Set { operation, left, right, columns, .. } => {
+            // Of EXCEPT rows of the right side are never given: the condition may fail on them.
+            let sides = if *operation == SetOperation::Except { vec![left] } else { vec![left, right] };
+            for side in sides {
                 let definitions: Vec<(ColumnId, Scalar)> =
                     columns.iter().zip(&side.1).map(|(id, own)| (*id, Scalar::Column(*own))).collect();
                 let mut own = condition.clone();

@@ -11,7 +11,8 @@
 //!
 //! # Equalities
 //! Columns that are equated to each other form classes. A class with a constant becomes `column = constant` for each of them, so that each table
-//! may use it for its index; any other class has an equality for each pair, of which a join takes one.
+//! may use it for its index; any other class has an equality for each pair, of which a join takes one. Conditions that wait for an outer
+//! join make no classes.
 
 use super::Planner;
 use super::columns::{ColumnSet, columns_of, free, output_set};
@@ -52,6 +53,8 @@ pub(super) struct Predicate {
     pub(super) refers: Set,
     /// Relations that have to be joined before it is asked.
     pub(super) needs: Set,
+    /// Whether it speaks of columns that an outer join below it may make NULL: it waits until that join is done.
+    pub(super) waits: bool,
     /// The join that it is the condition of, unless that is an inner one.
     pub(super) owner: Option<usize>,
     /// The class of equal columns it comes from.
@@ -213,6 +216,7 @@ impl<'s> Region<'s> {
         let condition = Condition::new(scalar);
         let refers = self.refers(&condition.columns);
         let mut needs = if refers & scope == 0 { refers | scope } else { refers };
+        let waits = needs & self.nullable() != 0;
         loop {
             let before = needs;
             for special in &self.specials {
@@ -225,7 +229,7 @@ impl<'s> Region<'s> {
             }
         }
         let sides = self.sides(&condition.scalar);
-        self.predicates.push(Predicate { condition, refers, needs, owner: None, class: None, sides });
+        self.predicates.push(Predicate { condition, refers, needs, waits, owner: None, class: None, sides });
     }
 
     fn special(&mut self, kind: JoinKind, a: Set, b: Set, on: Vec<Scalar>, whole: bool) {
@@ -295,7 +299,11 @@ impl<'s> Region<'s> {
             all.add(&member.columns);
         }
         let mut classes: Vec<Class> = Vec::new();
-        let free = |predicate: &Predicate| predicate.owner.is_none() && predicate.refers == predicate.needs;
+        // What follows from a condition that waits for an outer join would have to wait, too. There are few of them: an equality
+        // makes the join an inner one.
+        let free = |predicate: &Predicate| {
+            predicate.owner.is_none() && !predicate.waits && predicate.refers == predicate.needs
+        };
         for (position, predicate) in self.predicates.iter().enumerate() {
             if !free(predicate) {
                 continue;
@@ -362,7 +370,7 @@ impl<'s> Region<'s> {
         });
         let refers = self.refers(&condition.columns);
         let sides = self.sides(&condition.scalar);
-        Predicate { condition, refers, needs: refers, owner: None, class, sides }
+        Predicate { condition, refers, needs: refers, waits: false, owner: None, class, sides }
     }
 
     /// The relations that the sides of an equality speak of.

@@ -663,9 +663,12 @@ impl Session {
     }
 
     fn ensure_transaction(&mut self) -> Result<()> {
-        match &self.transaction {
+        match &mut self.transaction {
             Some(open) if open.failed => Err(transaction::failed()),
-            Some(_) => Ok(()),
+            Some(open) => {
+                open.follow_settings(&self.state);
+                Ok(())
+            }
             None => {
                 self.transaction = Some(Open::new(&self.database.0, &self.state, false));
                 // The defaults may have changed since the one before.

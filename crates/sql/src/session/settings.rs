@@ -10,6 +10,7 @@ use crate::types::datetime::Zone;
 use crate::types::text::{DateOrder, TextStyle};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Durability, Isolation};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How a value is checked and shown.
@@ -97,7 +98,7 @@ macro_rules! definitions {
         #[expect(missing_docs, reason = "DEFINITIONS describes them")]
         pub enum Key { $($key),* }
         /// Every key, in the order of [`DEFINITIONS`].
-        const KEYS: &[Key] = &[$(Key::$key),*];
+        pub(super) const KEYS: &[Key] = &[$(Key::$key),*];
         /// Every setting.
         pub const DEFINITIONS: &[Definition] = &[$($definition),*];
     };
@@ -177,6 +178,8 @@ pub fn find(name: &str) -> Result<usize> {
 #[derive(Clone, Debug)]
 pub struct Settings {
     texts: Vec<String>,
+    /// What the client asked for when it connected, by place.
+    at_start: BTreeMap<usize, String>,
     /// How values are read and written.
     pub style: TextStyle,
     /// What the planner may do.
@@ -221,6 +224,7 @@ impl Settings {
         texts[Key::IsSuperuser as usize] = if is_superuser { "on" } else { "off" }.to_owned();
         Settings {
             texts,
+            at_start: BTreeMap::new(),
             style: TextStyle::default(),
             planner,
             statement_timeout: None,
@@ -248,12 +252,33 @@ impl Settings {
         &self.texts[key as usize]
     }
 
-    /// What a setting is where the session does not say.
+    /// What a setting is where the session does not say: what its client asked for when it connected, else the default.
     pub fn default_text(&self, index: usize) -> String {
+        if let Some(text) = self.at_start.get(&index) {
+            return text.clone();
+        }
         match KEYS[index] {
             Key::SnapshotLimit => limit_text(self.database_snapshot_limit),
             _ => DEFINITIONS[index].default.to_owned(),
         }
+    }
+
+    /// Where the value of a setting comes from, as PostgreSQL names it.
+    pub fn source(&self, index: usize) -> &'static str {
+        if self.text(index) != self.default_text(index) {
+            "session"
+        } else if self.at_start.contains_key(&index) {
+            "client"
+        } else {
+            "default"
+        }
+    }
+
+    /// Changes a setting as a client asks that connects.
+    pub(super) fn set_at_start(&mut self, index: usize, value: &str) -> Result<()> {
+        self.set(index, Some(value))?;
+        self.at_start.insert(index, self.texts[index].clone());
+        Ok(())
     }
 
     /// A limit beyond the database's is for superusers.

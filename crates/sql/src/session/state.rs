@@ -4,10 +4,11 @@ use super::Notice;
 use super::database::{Database, now, now_coarse};
 use super::interrupt::Interrupt;
 use super::prepared::Prepared;
-use super::settings::{self, DEFINITIONS, Key, Settings, severity_rank};
+use super::settings::{self, DEFINITIONS, KEYS, Key, Settings, severity_rank};
 use super::turn::SessionTurn;
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
+use crate::functions::Patterns;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
 use gannet_store::Engine;
@@ -74,6 +75,8 @@ pub struct SessionState {
     /// What nextval gave, by sequence.
     current: RefCell<HashMap<u32, i64>>,
     last: Cell<Option<i64>>,
+    /// Regular expressions, compiled.
+    pub(crate) patterns: RefCell<Patterns>,
     /// Where `random()` stands, once `setseed()` was called.
     pub seed: Cell<Option<u64>>,
 }
@@ -103,6 +106,7 @@ impl SessionState {
             copy_source: RefCell::default(),
             current: RefCell::default(),
             last: Cell::new(None),
+            patterns: RefCell::default(),
             seed: Cell::new(None),
         }
     }
@@ -168,9 +172,24 @@ impl SessionState {
         Ok(self.settings.borrow().text(index).to_owned())
     }
 
-    /// Changes a setting, as SET (`local`: SET LOCAL) and `set_config()` do; gives its new text.
+    /// Changes a setting, as `set_config()` does within a statement (`local`: for its transaction); gives its new text. Modes of the
+    /// transaction that are to be set before any query are refused, for this is one.
     pub fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
-        self.change_setting(settings::find(name)?, Some(value), local)
+        let index = settings::find(name)?;
+        let mode = match KEYS[index] {
+            Key::TransactionIsolation => Some("SET TRANSACTION ISOLATION LEVEL must be called"),
+            Key::TransactionReadOnly => Some("transaction read-write mode must be set"),
+            _ => None,
+        };
+        let Some(mode) = mode else { return self.change_setting(index, Some(value), local) };
+        let before = self.setting(name)?;
+        let now = self.change_setting(index, Some(value), local)?;
+        // The next statement finds the transaction read-only, see `Open::follow_settings`.
+        let may = now == before || KEYS[index] == Key::TransactionReadOnly && now == "on";
+        if may {
+            return Ok(now);
+        }
+        Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, format!("{mode} before any query")))
     }
 
     /// The same by number; `None`: to its default.
@@ -182,10 +201,10 @@ impl SessionState {
         Ok(settings.text(index).to_owned())
     }
 
-    /// Changes a setting as a connection's first message asks: what RESET goes back to stays the default.
+    /// Changes a setting as a connection's first message asks: RESET goes back to that.
     pub fn set_at_start(&self, name: &str, value: &str) -> Result<()> {
         let index = settings::find(name)?;
-        self.settings.borrow_mut().set(index, Some(value))?;
+        self.settings.borrow_mut().set_at_start(index, value)?;
         self.style_changed.set(true);
         Ok(())
     }
@@ -236,16 +255,15 @@ impl SessionState {
         }
     }
 
-    /// All settings to their defaults.
+    /// All settings to what they are where the session does not say.
     pub(super) fn reset_settings(&self) {
         for (index, definition) in DEFINITIONS.iter().enumerate() {
             let transaction =
                 index == Key::TransactionIsolation as usize || index == Key::TransactionReadOnly as usize;
-            if definition.scope != settings::Scope::Fixed
-                && !transaction
-                && self.settings.borrow().text(index) != definition.default
+            let is_other = |settings: &Settings| settings.text(index) != settings.default_text(index);
+            if definition.scope != settings::Scope::Fixed && !transaction && is_other(&self.settings.borrow())
             {
-                // Defaults are valid.
+                // It was in force when the session began, so it is valid.
                 let _ = self.change_setting(index, None, false);
             }
         }

@@ -8,7 +8,7 @@
 use super::client::CommandTag;
 use super::database::Shared;
 use super::interrupt::Interrupt;
-use super::settings::Level;
+use super::settings::{Key, Level, Settings};
 use super::state::SessionState;
 use super::turn::StatementTurn;
 use crate::bind::Parsed;
@@ -66,12 +66,7 @@ pub(super) struct Open {
 impl Open {
     pub(super) fn new(shared: &Shared, state: &SessionState, explicit: bool) -> Self {
         let settings = state.settings();
-        let options = TransactionOptions {
-            isolation: settings.level.isolation,
-            durability: settings.durability,
-            lock_timeout: settings.lock_timeout,
-            snapshot_limit: Some(settings.snapshot_limit.unwrap_or_default()),
-        };
+        let options = options(&settings, settings.level);
         let transaction = shared.store.begin_watched(options, state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
         Open {
@@ -88,6 +83,18 @@ impl Open {
             held: BTreeSet::new(),
             settings: state.settings_mark(),
         }
+    }
+
+    /// A statement is about to run: settings that were changed since the one before are in force.
+    pub(super) fn follow_settings(&mut self, state: &SessionState) {
+        let settings = state.settings();
+        if let Some(transaction) = &self.transaction {
+            let mut transaction = transaction.borrow_mut();
+            transaction.set_lock_timeout(settings.lock_timeout);
+            transaction.set_snapshot_limit(Some(settings.snapshot_limit.unwrap_or_default()));
+        }
+        // Turned on by set_config(): SET has done so itself. Nothing turns it off behind the first statement.
+        self.read_only |= settings.get(Key::TransactionReadOnly) == "on";
     }
 
     /// Whether anything was done in it.
@@ -112,13 +119,7 @@ impl Open {
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query",
             ));
         }
-        let settings = state.settings();
-        let options = TransactionOptions {
-            isolation: level.isolation,
-            durability: settings.durability,
-            lock_timeout: settings.lock_timeout,
-            snapshot_limit: Some(settings.snapshot_limit.unwrap_or_default()),
-        };
+        let options = options(&state.settings(), level);
         let transaction = shared.store.begin_watched(options, state.turn.clone());
         state.interrupt.set_canceller(Some(transaction.canceller()));
         self.transaction = Some(RefCell::new(transaction));
@@ -299,7 +300,9 @@ impl Open {
             return Ok(false);
         };
         state.interrupt.set_canceller(None);
-        let transaction = transaction.into_inner();
+        let mut transaction = transaction.into_inner();
+        // As it is set now: SET LOCAL is undone below.
+        transaction.set_durability(state.settings().durability);
         let done = match &self.private {
             Some(private) => shared.commit_definitions(transaction, &private.base, &private.catalog),
             None => transaction.commit().map_err(Error::from),
@@ -366,6 +369,16 @@ impl Open {
             }
             return Ok(tag);
         }
+    }
+}
+
+/// What the store is told of a transaction that begins.
+fn options(settings: &Settings, level: Level) -> TransactionOptions {
+    TransactionOptions {
+        isolation: level.isolation,
+        durability: settings.durability,
+        lock_timeout: settings.lock_timeout,
+        snapshot_limit: Some(settings.snapshot_limit.unwrap_or_default()),
     }
 }
 

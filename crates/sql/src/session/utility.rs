@@ -88,7 +88,7 @@ impl Session {
             }
         };
         if let Utility::Execute { name, arguments } = utility {
-            return self.execute_sql(name, arguments, client).map(|()| true);
+            return self.execute_sql(name, arguments, standing, client).map(|()| true);
         }
         if let Some(done) = self.transaction_statement(parsed, utility)? {
             return self.complete(&done, client).map(|()| true);
@@ -337,6 +337,7 @@ impl Session {
             open.set_level(&self.database.0, &self.state, level)?;
             open.read_only = read_only;
             self.transaction = Some(open);
+            self.note_open();
         } else {
             let (level, read_only) = {
                 let settings = self.state.settings();
@@ -465,7 +466,13 @@ impl Session {
         Ok(tag("PREPARE"))
     }
 
-    fn execute_sql(&mut self, name: &str, arguments: &[ast::Expr], client: &mut dyn Client) -> Result<()> {
+    fn execute_sql(
+        &mut self,
+        name: &str,
+        arguments: &[ast::Expr],
+        standing: Standing,
+        client: &mut dyn Client,
+    ) -> Result<()> {
         let prepared = self.prepared(name)?;
         self.ensure_transaction()?;
         let values = self.arguments(name, &prepared, arguments)?;
@@ -477,9 +484,17 @@ impl Session {
             self.advance(&mut running, 0, client)?;
             let tag = running.tag();
             drop(running);
+            if standing == Standing::Alone {
+                // What may fail at the end has to fail before success is reported.
+                self.end_implicit()?;
+            }
             return self.complete(&tag, client);
         };
-        self.utility(&parsed, &[], Standing::OneOfSeveral, client).map(drop)
+        self.utility(&parsed, &[], Standing::OneOfSeveral, client)?;
+        if standing == Standing::Alone {
+            self.end_implicit()?;
+        }
+        Ok(())
     }
 
     fn arguments(

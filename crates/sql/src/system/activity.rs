@@ -45,7 +45,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
                 Scope::Fixed => "internal",
             }),
             text(kind),
-            text(if value == settings.default_text(index) { "default" } else { "session" }),
+            text(settings.source(index)),
             least,
             most,
             words,

@@ -63,13 +63,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
     let settings = context.session.settings();
     for (index, definition) in DEFINITIONS.iter().enumerate() {
         let value = settings.text(index);
-        let source = if definition.scope == Scope::Fixed {
-            "built in"
-        } else if value == settings.default_text(index) {
-            "default"
-        } else {
-            "session"
-        };
+        let source = if definition.scope == Scope::Fixed { "built in" } else { settings.source(index) };
         rows.push(vec![
             text(definition.name),
             text(value),

@@ -144,7 +144,7 @@ impl Value {
             (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             (Value::Padded(a), Value::Padded(b)) => unpadded(a).as_bytes().cmp(unpadded(b).as_bytes()),
             (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
-            (Value::Array(a), Value::Array(b)) => compare_all(&a.values, &b.values),
+            (Value::Array(a), Value::Array(b)) => a.total_cmp(b),
             (Value::Record(a), Value::Record(b)) => a.total_cmp(b),
             // Only values of equal types meet; this keeps the order total all the same.
             (a, b) => a.rank().cmp(&b.rank()),
@@ -199,6 +199,14 @@ impl Value {
             Value::Array(array) => 64 + bytes_of_all(&array.values),
             Value::Record(record) => 80 + bytes_of_all(&record.values),
         }
+    }
+}
+
+impl Array {
+    /// By the elements, then by their number; arrays that have them in common by the index of the first one.
+    fn total_cmp(&self, other: &Self) -> Ordering {
+        let lower = |array: &Self| if array.values.is_empty() { 1 } else { array.lower };
+        compare_all(&self.values, &other.values).then_with(|| lower(self).cmp(&lower(other)))
     }
 }
 

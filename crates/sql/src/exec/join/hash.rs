@@ -293,7 +293,12 @@ impl HashJoin {
         let mut rights = self.divide_table(part.level + 1, context)?;
         let mut lefts = Partitions::with(rights.count(), rights.level());
         if let Some(mut reader) = right {
+            let mut moved = 0_u32;
             while !reader.current().is_empty() || reader.advance()? {
+                moved += 1;
+                if moved.is_multiple_of(CHECK_EVERY) {
+                    context.check()?;
+                }
                 let row = reader.current();
                 self.scratch.clear();
                 Fields(&row[ROW_HEADER..]).values(&mut self.scratch)?;
@@ -307,6 +312,7 @@ impl HashJoin {
             let mut batch = mem::take(&mut self.batch);
             batch.reset(self.sides.left_width);
             while reader.fill(&mut batch, context)? {
+                context.check()?;
                 for row in batch.iter() {
                     let key = key_hash(&self.left_keys, row, context, &mut self.key)?;
                     lefts.push(place(&lefts, key), row, context)?;

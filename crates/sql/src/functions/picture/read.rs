@@ -14,7 +14,8 @@ pub(super) fn number(text: &str, picture: Picture) -> Result<Value> {
     }
     let mut reader = Reader {
         picture: &picture,
-        input: text.chars().collect(),
+        // No part of a picture passes over more than four characters, or looks further than the one behind.
+        input: text.chars().take(4 * picture.nodes.len() + 2).collect(),
         at: 0,
         sign: ' ',
         digits: String::new(),

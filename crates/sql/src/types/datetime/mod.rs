@@ -34,9 +34,9 @@ pub use format::{to_char, to_date, to_timestamp};
 pub use input::{names_the_moment, read_date, read_timestamp, read_timestamptz};
 pub use output::{write_date, write_timestamp, write_timestamptz};
 pub use parts::{
-    date_to_timestamp, date_to_timestamptz, extract_date, extract_timestamp, extract_timestamptz,
-    fit_timestamp, make_date, make_timestamp, timestamp_from_epoch, timestamp_to_date,
-    timestamp_to_timestamptz, timestamptz_to_date, timestamptz_to_timestamp, trunc_timestamp,
-    trunc_timestamptz,
+    compared_date, compared_date_tz, compared_timestamp, date_to_timestamp, date_to_timestamptz,
+    extract_date, extract_timestamp, extract_timestamptz, fit_timestamp, is_near, make_date, make_timestamp,
+    timestamp_from_epoch, timestamp_to_date, timestamp_to_timestamptz, timestamptz_to_date,
+    timestamptz_to_timestamp, trunc_timestamp, trunc_timestamptz,
 };
 pub use zone::Zone;

@@ -37,6 +37,34 @@ pub fn date_to_timestamptz(days: i64, zone: &Zone) -> Result<i64> {
         .ok_or_else(|| overflow("date out of range for timestamp"))
 }
 
+/// Midnight of a date, to be compared with timestamps: beyond all of them, but for infinity, where there is no such timestamp.
+pub fn compared_date(days: i64) -> i64 {
+    date_to_timestamp(days).unwrap_or(beyond(days))
+}
+
+/// The same in a time zone.
+pub fn compared_date_tz(days: i64, zone: &Zone) -> i64 {
+    date_to_timestamptz(days, zone).unwrap_or(beyond(days))
+}
+
+/// The moment when a zone's clock shows this, to be compared with others.
+pub fn compared_timestamp(local: i64, zone: &Zone) -> i64 {
+    timestamp_to_timestamptz(local, zone).unwrap_or(beyond(local))
+}
+
+/// Whether a moment of this type is one of every other, in any zone.
+pub fn is_near(moment: i64, ty: Type) -> bool {
+    let unit = if ty == Type::Date { USECS_PER_DAY } else { 1 };
+    let room = 2 * USECS_PER_DAY;
+    let near = |moment: i64| timestamp_in_range(moment - room) && timestamp_in_range(moment + room);
+    moment.checked_mul(unit).is_some_and(|moment| timestamp_in_range(moment) && near(moment))
+}
+
+/// Before or behind all timestamps, but for infinity.
+const fn beyond(moment: i64) -> i64 {
+    if moment < 0 { TIMESTAMP_NEG_INFINITY + 1 } else { TIMESTAMP_INFINITY - 1 }
+}
+
 /// The day of a timestamp.
 pub fn timestamp_to_date(timestamp: i64) -> Result<i64> {
     Ok(match timestamp {

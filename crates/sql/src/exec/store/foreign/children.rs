@@ -45,7 +45,7 @@ impl<'k> By<'k> {
                 }
             }
         };
-        Ok(Children { by: self, view: view.clone(), values: compared, scan })
+        Ok(Children { by: self, view: view.clone(), values: compared, scan, looked_at: 0 })
     }
 }
 
@@ -57,6 +57,8 @@ pub(super) struct Children<'k> {
     values: Vec<Value>,
     /// Over an index, or over all rows.
     scan: Option<Scan>,
+    /// Rows that were looked at.
+    looked_at: usize,
 }
 
 impl Children<'_> {
@@ -70,8 +72,12 @@ impl Children<'_> {
         let child = self.by.child;
         let Some(scan) = &mut self.scan else { return Ok(None) };
         let mut some = Vec::new();
-        let mut looked_at = 0;
         while let Some((key, value)) = scan.next()? {
+            // Whoever asks for the next one may change each of them.
+            self.looked_at += 1;
+            if self.looked_at.is_multiple_of(CHECK_EVERY) {
+                context.check()?;
+            }
             let Some(lookup) = self.by.lookup else {
                 some.clear();
                 child.codec().decode_row(key, value, self.by.positions, &mut some)?;
@@ -79,10 +85,6 @@ impl Children<'_> {
                     let row = (key.to_vec(), value.to_vec());
                     scan.forget_long();
                     return Ok(Some(row));
-                }
-                looked_at += 1;
-                if looked_at % CHECK_EVERY == 0 {
-                    context.check()?;
                 }
                 continue;
             };
