@@ -288,7 +288,7 @@ impl Shared {
                         self.core.set_read_only(what);
                     }
                     // Others have all of memory, for now.
-                    Err(Error::Memory(_) | Error::Invalid(_)) if !self.is_stopping() => {
+                    Err(Error::Memory(_) | Error::NoFrame(_)) if !self.is_stopping() => {
                         clock::sleep(ROOM_PAUSE);
                         continue;
                     }

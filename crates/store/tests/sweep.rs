@@ -2,7 +2,7 @@
 //! worse.
 
 use gannet_io::Disk;
-use gannet_io::sim::SimDisk;
+use gannet_io::sim::{Chance, Faults, SimDisk};
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, Error, HolderKind, Isolation, JobKind, JobOrder,
     JobReport, JobState, OpenOptions, SweepReport, Transaction, TransactionOptions, Tree, Unit, Watch,
@@ -491,5 +491,40 @@ fn a_long_round_waits_for_its_time_unless_there_is_too_much_of_it() {
     }
     drop(old);
     wait_until(|| by_itself().iter().any(|job| job.reason.contains("too much of the file to wait")));
+    is_sound(&db);
+}
+
+#[test]
+fn garbage_that_cannot_be_read_ended_all_changes() {
+    let disk = SimDisk::new(32);
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let options = OpenOptions { warm: false, ..OpenOptions::default() };
+    let db = engine(&disk).create(Path::new(FILE), &create, &options).unwrap();
+    let tree = filled(&db, 2000);
+    let old = hold(&db);
+    delete(&db, &tree, 0..1500);
+    // Neither the undo nor the leaves of what was deleted stay in memory.
+    let mut txn = begin(&db);
+    let ballast = txn.create_tree("ballast").unwrap();
+    let mut loader = txn.bulk_loader(&ballast).unwrap();
+    (0..20_000).for_each(|i| loader.push(&key(i), &[7; 900]).unwrap());
+    loader.finish().unwrap();
+    txn.commit().unwrap();
+    (0..40_000).step_by(2).for_each(|i| drop(begin(&db).get(&ballast, &key(i % 19_997)).unwrap()));
+    let read_error = Chance::OneIn(1);
+    disk.set_faults(Faults { read_error, only: Some(FILE.to_owned()), ..Faults::default() });
+    drop(old);
+    wait_until(|| !disk.injected().is_empty());
+    gannet_base::clock::sleep(std::time::Duration::from_millis(300));
+    disk.set_faults(Faults::default());
+    let mut txn = begin(&db);
+    txn.put(&tree, &key(1), b"again").unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    // The segments stayed, and are found by the next start.
+    let db = open(&disk);
+    wait_until(|| db.garbage().free_segments > 0);
+    db.sweep().unwrap();
+    assert_eq!(db.garbage().free_segments, 0);
     is_sound(&db);
 }

@@ -31,7 +31,7 @@ impl Pool {
             }
             if start.elapsed() > FRAME_WAIT_LIMIT {
                 let message = format!("no page frame came free within {} s", FRAME_WAIT_LIMIT.as_secs());
-                return Err(Error::Invalid(message + "; the memory budget is too small for this load"));
+                return Err(Error::NoFrame(message + "; the memory budget is too small for this load"));
             }
             let mut guard = self.wait_lock.lock();
             self.waiting.fetch_add(1, Ordering::SeqCst);
