@@ -301,7 +301,7 @@ impl Shared {
             let underfull = is_underfull(mtr.page(part));
             mtr.commit()?;
             if underfull {
-                tree.shrink(&record.key)?;
+                tree.shrink_if_possible(&record.key)?;
             }
             return Ok(());
         }

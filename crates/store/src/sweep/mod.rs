@@ -283,7 +283,7 @@ impl Shared {
         let underfull = is_underfull(mtr.page(part));
         mtr.commit()?;
         if underfull {
-            tree.shrink(&record.key)?;
+            tree.shrink_if_possible(&record.key)?;
         }
         Ok(true)
     }
@@ -320,7 +320,7 @@ impl Shared {
             mtr.commit()?;
             round.done.outcomes += dead as u64;
             if underfull {
-                tree.shrink(&first)?;
+                tree.shrink_if_possible(&first)?;
             }
             if !all_dead {
                 return Ok(());
