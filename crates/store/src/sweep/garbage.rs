@@ -13,7 +13,6 @@ use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
 use crate::stat::{Figure, estimate};
 use crate::tree::BTree;
-use crate::txn::active::State;
 use crate::undo::{self, Segment, UndoKind};
 use gannet_base::clock::{self, Instant};
 use gannet_base::{PageId, TreeId, TxnId};
@@ -110,8 +109,7 @@ impl Shared {
             note(snapshot.owner.session, Hold { kind: HolderKind::Snapshot, from, since, limit });
         }
         for txn in self.registry.active() {
-            let cut_short = txn.handle() == 0 && txn.state() == State::Aborting;
-            let kind = if cut_short { HolderKind::Rollback } else { HolderKind::Transaction };
+            let kind = if txn.is_cut_short() { HolderKind::Rollback } else { HolderKind::Transaction };
             let (from, since, limit) = (txn.id().0, txn.started(), txn.limit());
             note(txn.handle(), Hold { kind, from, since, limit });
         }

@@ -91,6 +91,11 @@ impl ActiveTxn {
         self.state() == State::Ended
     }
 
+    /// Whether it is one that a crash has cut short, and that is still to be reverted.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.handle() == 0 && self.state() == State::Aborting
+    }
+
     /// Whether somebody told it to end: its owner aborts at the next opportunity.
     pub(crate) fn is_doomed(&self) -> bool {
         self.state() == State::Doomed
