@@ -414,6 +414,27 @@ fn a_transaction_that_holds_garbage_back_for_too_long_cannot_commit() {
 }
 
 #[test]
+fn a_long_transaction_is_seen_behind_the_young_snapshots_of_its_statements() {
+    let limit = std::time::Duration::from_millis(300);
+    let (db, tree) = limited(&SimDisk::new(23), limit);
+    let mut open = begin(&db);
+    open.put(&tree, b"open", b"1").unwrap();
+    delete(&db, &tree, 0..2000);
+    // One statement after the other: hardly ever there is none.
+    let mut statement = open.view();
+    let begun = gannet_base::clock::now();
+    while statement.check_limit().is_ok() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", db.holders());
+        gannet_base::clock::sleep(std::time::Duration::from_millis(5));
+        statement = open.view();
+    }
+    assert!(begun.elapsed() >= limit);
+    drop(statement);
+    assert!(matches!(open.commit(), Err(Error::TooOld)));
+    assert_eq!(sweep(&db).after.held_segments, 0);
+}
+
+#[test]
 fn one_that_holds_nothing_back_may_be_old() {
     let (db, tree) = limited(&SimDisk::new(22), MOMENT);
     let mut old = hold(&db);
