@@ -174,6 +174,11 @@ impl Transaction {
             trees: SmallVec::new(),
             closed_holds: false,
         });
+        // Who was told to end before his transaction could be found by his number has nobody who dooms it.
+        if self.shared.registry.is_expired(self.handle.number) {
+            self.shared.registry.doom(self.own_id());
+            return Err(Error::TooOld);
+        }
         Ok(())
     }
 
