@@ -790,3 +790,6 @@ impl Scan {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

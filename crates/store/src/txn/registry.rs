@@ -454,9 +454,12 @@ impl Registry {
     fn has_something(&self, owner: u64) -> bool {
         let snapshot = self.live.lock().slots.iter().flatten().any(|live| live.owner.session == owner);
         snapshot
-            || self.active.read().table.values().any(|txn| {
-                txn.handle() == owner && (txn.is_running() || txn.state() == State::Aborting)
-            })
+            || self
+                .active
+                .read()
+                .table
+                .values()
+                .any(|txn| txn.handle() == owner && (txn.is_running() || txn.state() == State::Aborting))
     }
 
     /// Whether this owner was told to end by [`Registry::expire`].
