@@ -305,7 +305,7 @@ impl From<gannet_store::Error> for Error {
             Store::Locked(_) => SqlState::LOCK_NOT_AVAILABLE,
             Store::Duplicate => SqlState::UNIQUE_VIOLATION,
             Store::Invalid(_) => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Store::Memory(_) => SqlState::OUT_OF_MEMORY,
+            Store::Memory(_) | Store::NoFrame(_) => SqlState::OUT_OF_MEMORY,
             Store::NoSpace(_) => SqlState::DISK_FULL,
             Store::Cancelled => SqlState::QUERY_CANCELED,
             Store::TooOld => SqlState::TRANSACTION_TIMEOUT,

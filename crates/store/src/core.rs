@@ -158,7 +158,6 @@ impl WholeLog {
 }
 
 /// See the module's head.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) pool: Arc<Pool>,
     pub(crate) volume: Arc<Volume>,
@@ -178,6 +177,8 @@ pub(crate) struct Core {
     pub(crate) wal_limit: u64,
     /// Why the database takes no changes, although nothing failed since it was opened.
     read_only: OnceLock<String>,
+    /// Wakes those who wait for what will not happen then.
+    read_only_alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
     closed: AtomicBool,
     stopping: AtomicBool,
     pub(crate) backlog: Backlog,
@@ -186,6 +187,18 @@ pub(crate) struct Core {
     waited_at_room: AtomicU64,
     /// The time that was noted in the log last.
     time_noted: AtomicU64,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Core { volume, log, poison, read_only, .. } = self;
+        f.debug_struct("Core")
+            .field("volume", volume)
+            .field("log", log)
+            .field("poison", poison)
+            .field("read_only", read_only)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Core {
@@ -214,6 +227,7 @@ impl Core {
             max_open_transactions: log_options.max_open_transactions() * 3 / 4,
             wal_limit,
             read_only: OnceLock::new(),
+            read_only_alarm: OnceLock::new(),
             closed: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             backlog: Backlog::default(),
@@ -239,6 +253,19 @@ impl Core {
     /// From now on the database takes no changes.
     pub(crate) fn set_read_only(&self, why: String) {
         let _ = self.read_only.set(why);
+        if let Some(alarm) = self.read_only_alarm.get() {
+            alarm();
+        }
+    }
+
+    /// Has `alarm` called as soon as the database takes no changes. Once, before the database is used.
+    pub(crate) fn on_read_only(&self, alarm: impl Fn() + Send + Sync + 'static) {
+        let first = self.read_only_alarm.set(Box::new(alarm)).is_ok();
+        assert!(first, "there is one alarm");
+        // Whoever says it now calls it, or has said it before.
+        if let (true, Some(alarm)) = (self.is_read_only(), self.read_only_alarm.get()) {
+            alarm();
+        }
     }
 
     /// From now on every operation is refused.

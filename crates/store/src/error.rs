@@ -44,6 +44,9 @@ pub enum Error {
     /// The memory budget has no room.
     #[error(transparent)]
     Memory(#[from] OverBudget),
+    /// All page frames are in use, for longer than anybody waits: the memory budget is too small for this load.
+    #[error("{0}")]
+    NoFrame(String),
     /// The file system has no room; nothing was changed, and what is committed is safe.
     #[error("no space left: {0}")]
     NoSpace(String),
@@ -64,6 +67,17 @@ impl Error {
     /// A damaged page, named.
     pub(crate) fn damaged_page(page: PageId, what: impl std::fmt::Display) -> Self {
         Error::Damaged(format!("{page}: {what}"))
+    }
+
+    /// Whether stored bytes could not be had: they are damaged, or the device did not give them. With the database not poisoned that harms nobody
+    /// but who needs these bytes: a write or sync that fails poisons it.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))
+    }
+
+    /// Whether the same may go well later: there was no room, on the device or in memory.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Error::NoSpace(_) | Error::Memory(_) | Error::NoFrame(_))
     }
 
     /// Whether the database cannot take further changes until it is opened anew.

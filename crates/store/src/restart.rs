@@ -48,7 +48,7 @@ const TELL_EVERY: usize = 4;
 /// Undo records that are read, and whose rows are fetched, at one time.
 const REVERT_AT_ONCE: usize = 128;
 /// Pause before a rollback is tried again that found no room.
-const ROOM_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const ROOM_PAUSE: Duration = Duration::from_millis(50);
 /// Pages of a restart that takes long enough for others to go first, and how long they have for that: who has opened the database
 /// is about to use it, and needs processors and device for the first things he does.
 const LONG_PAGES: usize = 2048;
@@ -289,7 +289,7 @@ impl Shared {
                         self.core.set_read_only(what);
                     }
                     // Others have all of memory, for now.
-                    Err(Error::Memory(_) | Error::Invalid(_)) if !self.is_stopping() => {
+                    Err(Error::Memory(_) | Error::NoFrame(_)) if !self.is_stopping() => {
                         clock::sleep(ROOM_PAUSE);
                         continue;
                     }
@@ -315,13 +315,16 @@ impl Shared {
     }
 
     fn revert_all(&self, losers: &[Arc<ActiveTxn>], opened_at: Lsn) -> Result<bool> {
-        if self.is_stopping() || !self.load_undo_directory(opened_at)? {
-            return Ok(false);
+        while !self.if_room(self.load_undo_directory(opened_at))? {
+            if self.is_stopping() {
+                return Ok(false);
+            }
+            clock::sleep(ROOM_PAUSE);
         }
         let oldest = losers.iter().map(|txn| txn.id()).min();
         let kept = oldest.map_or(0, |oldest| self.keep_room(losers.len(), oldest));
         for loser in losers {
-            while !self.revert_loser(loser)? {
+            while !self.if_room(self.revert_loser(loser))? {
                 if self.is_stopping() || self.core.is_read_only() {
                     return Ok(false);
                 }
@@ -331,6 +334,14 @@ impl Shared {
         }
         self.core.space.release(&self.core, kept);
         Ok(true)
+    }
+
+    /// Where there is no room now, on the device or in memory, nothing was done.
+    fn if_room(&self, done: Result<bool>) -> Result<bool> {
+        match done {
+            Err(error) if error.is_passing() => self.core.poison.check().map(|()| false),
+            done => done,
+        }
     }
 
     /// Learns of the undo segments of earlier lives, all complete now, as nobody writes to them any more. False when it was given
@@ -368,7 +379,7 @@ impl Shared {
         self.core.space.reserve_free(losers as u64 * EXTENT_PAGES + segments as u64 * EXTENT_PAGES * 3)
     }
 
-    /// Reverts a loser as far as it is, newest change first, and ends it. False when there was no room, or it was given up.
+    /// Reverts a loser as far as it is, newest change first, and ends it. False when it was given up. Tried again, it goes on.
     fn revert_loser(&self, loser: &Arc<ActiveTxn>) -> Result<bool> {
         loop {
             if self.is_stopping() || self.core.is_read_only() {
@@ -381,12 +392,8 @@ impl Shared {
                 break;
             }
             let next = last.previous_record;
-            let done = self.fetch_rows(&records).and_then(|()| self.revert_records(&records));
-            match done {
-                Ok(()) => {}
-                Err(Error::NoSpace(_) | Error::Memory(_)) => return Ok(false),
-                Err(error) => return Err(error),
-            }
+            self.fetch_rows(&records)?;
+            self.revert_records(&records)?;
             loser.set_newest_undo(next.0);
             if !next.is_none() {
                 // The next start need not go through it again.

@@ -477,7 +477,13 @@ impl Scan {
             if seen == most {
                 break;
             }
-            if self.position == Position::End || !self.next_leaf()? {
+            let goes_on = self.position != Position::End
+                && match self.next_leaf() {
+                    // What was passed over counts; the next call tells of it.
+                    Err(_) if seen > 0 => return Ok(Some(seen)),
+                    next => next?,
+                };
+            if !goes_on {
                 self.position = Position::End;
                 return Ok(Some(seen).filter(|seen| *seen > 0));
             }
@@ -666,8 +672,9 @@ impl Scan {
         Ok(true)
     }
 
-    /// Copies a leaf; `near` is a key of the way to it.
+    /// Copies a leaf; `near` is a key of the way to it. Where that fails, none is loaded: the next step begins at the position.
     fn load(&mut self, target: Target<'_>, near: &[u8]) -> Result<()> {
+        self.leaf.clear();
         let shared = Arc::clone(self.view.shared());
         let root = Arc::clone(&self.tree.root);
         let btree = BTree::new(&shared.core, &root);
@@ -684,7 +691,6 @@ impl Scan {
             Target::Covers(key) => btree.leaf_shared(key, access)?,
             _ => btree.leaf_at(target, access)?,
         };
-        self.leaf.clear();
         self.leaf.extend_from_slice(&page);
         self.old_waited /= 2;
         self.old_fetched = 0..0;
@@ -790,3 +796,6 @@ impl Scan {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

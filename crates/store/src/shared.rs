@@ -14,7 +14,7 @@ use crate::node::NodeRef;
 use crate::outlook::Notes;
 use crate::overflow;
 use crate::pool::{Pool, Volume};
-use crate::restart::Restart;
+use crate::restart::{ROOM_PAUSE, Restart};
 use crate::sweep::limit::Holders;
 use crate::sweep::turn::Turn;
 use crate::tree::{BTree, TreeRoot, fits, is_underfull};
@@ -25,7 +25,7 @@ use crate::undo::{self, Segment, Stream, UndoKind, UndoRecord};
 use crate::work::Room;
 use crate::writeback::PageWriter;
 use crate::{Result, log};
-use gannet_base::clock::Instant;
+use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{PageId, TreeId, TxnId};
 use std::any::Any;
@@ -301,20 +301,25 @@ impl Shared {
             let underfull = is_underfull(mtr.page(part));
             mtr.commit()?;
             if underfull {
-                tree.shrink(&record.key)?;
+                tree.shrink_if_possible(&record.key)?;
             }
             return Ok(());
         }
     }
 
-    /// Reverts a transaction's changes, newest first, down to (not including) the record `until`.
+    /// Reverts a transaction's changes, newest first, down to (not including) the record `until`. What there is no room for now, on the
+    /// device or in memory, is tried again until there is: nobody could go on without it, and reverting is idempotent.
     pub(crate) fn revert_to(&self, newest: UndoPtr, until: UndoPtr, txn: TxnId) -> Result<()> {
         let mut at = newest;
         while at != until && !at.is_none() {
             self.core.await_log_room();
-            let record = undo::read_of(&self.core, at, txn)?;
-            self.revert(at, &record)?;
-            at = record.previous_record;
+            let reverted = undo::read_of(&self.core, at, txn)
+                .and_then(|record| self.revert(at, &record).map(|()| record.previous_record));
+            match reverted {
+                Ok(previous) => at = previous,
+                Err(error) if error.is_passing() && !self.is_stopping() => clock::sleep(ROOM_PAUSE),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -80,9 +80,9 @@ pub trait LongValues: fmt::Debug + Send + Sync {
 /// ```
 #[derive(Clone)]
 pub struct View {
-    /// Of its transaction.
-    handle: Arc<Handle>,
     snapshot: Arc<Snapshot>,
+    /// Of its transaction. Goes last of it, behind all that it has.
+    handle: Arc<Handle>,
     /// The own transaction, if it had a number.
     own: Option<Arc<ActiveTxn>>,
     /// Own changes are seen below this number.

@@ -2,7 +2,7 @@
 //! worse.
 
 use gannet_io::Disk;
-use gannet_io::sim::SimDisk;
+use gannet_io::sim::{Chance, Faults, SimDisk};
 use gannet_store::{
     CreateOptions, Database, Engine, EngineOptions, Error, HolderKind, Isolation, JobKind, JobOrder,
     JobReport, JobState, OpenOptions, SweepReport, Transaction, TransactionOptions, Tree, Unit, Watch,
@@ -414,6 +414,27 @@ fn a_transaction_that_holds_garbage_back_for_too_long_cannot_commit() {
 }
 
 #[test]
+fn a_long_transaction_is_seen_behind_the_young_snapshots_of_its_statements() {
+    let limit = std::time::Duration::from_millis(300);
+    let (db, tree) = limited(&SimDisk::new(23), limit);
+    let mut open = begin(&db);
+    open.put(&tree, b"open", b"1").unwrap();
+    delete(&db, &tree, 0..2000);
+    // One statement after the other: hardly ever there is none.
+    let mut statement = open.view();
+    let begun = gannet_base::clock::now();
+    while statement.check_limit().is_ok() {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", db.holders());
+        gannet_base::clock::sleep(std::time::Duration::from_millis(5));
+        statement = open.view();
+    }
+    assert!(begun.elapsed() >= limit);
+    drop(statement);
+    assert!(matches!(open.commit(), Err(Error::TooOld)));
+    assert_eq!(sweep(&db).after.held_segments, 0);
+}
+
+#[test]
 fn one_that_holds_nothing_back_may_be_old() {
     let (db, tree) = limited(&SimDisk::new(22), MOMENT);
     let mut old = hold(&db);
@@ -513,4 +534,39 @@ fn the_latest_jobs_are_remembered_and_no_more() {
     assert_eq!(about.len(), most);
     assert!(!about.contains(&"by itself".to_owned()), "only the latest of those counts");
     assert_eq!(about[most - 2..], ["15", "by itself, again"]);
+}
+
+#[test]
+fn garbage_that_cannot_be_read_ended_all_changes() {
+    let disk = SimDisk::new(32);
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let options = OpenOptions { warm: false, ..OpenOptions::default() };
+    let db = engine(&disk).create(Path::new(FILE), &create, &options).unwrap();
+    let tree = filled(&db, 2000);
+    let old = hold(&db);
+    delete(&db, &tree, 0..1500);
+    // Neither the undo nor the leaves of what was deleted stay in memory.
+    let mut txn = begin(&db);
+    let ballast = txn.create_tree("ballast").unwrap();
+    let mut loader = txn.bulk_loader(&ballast).unwrap();
+    (0..20_000).for_each(|i| loader.push(&key(i), &[7; 900]).unwrap());
+    loader.finish().unwrap();
+    txn.commit().unwrap();
+    (0..40_000).step_by(2).for_each(|i| drop(begin(&db).get(&ballast, &key(i % 19_997)).unwrap()));
+    let read_error = Chance::OneIn(1);
+    disk.set_faults(Faults { read_error, only: Some(FILE.to_owned()), ..Faults::default() });
+    drop(old);
+    wait_until(|| !disk.injected().is_empty());
+    gannet_base::clock::sleep(std::time::Duration::from_millis(300));
+    disk.set_faults(Faults::default());
+    let mut txn = begin(&db);
+    txn.put(&tree, &key(1), b"again").unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    // The segments stayed, and are found by the next start.
+    let db = open(&disk);
+    wait_until(|| db.garbage().free_segments > 0);
+    db.sweep().unwrap();
+    assert_eq!(db.garbage().free_segments, 0);
+    is_sound(&db);
 }

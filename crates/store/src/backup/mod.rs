@@ -40,7 +40,7 @@ use crate::block::Block;
 use crate::changes;
 use crate::engine::Engine;
 use crate::fetch;
-use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
+use crate::jobs::{Crew, Stop, Unit, Watch, Worker, no_thread, run_crew};
 use crate::log::HoldWitness;
 use crate::meta::{FORMAT_VERSION, Meta};
 use crate::page_set::PageSet;
@@ -376,7 +376,7 @@ impl Copy {
         let log_block = Block::new(&log_queue, engine.memory(Purpose::Io, log::MEMORY)?);
         let footers = engine.memory(Purpose::Log, 0)?;
         let copy = Arc::clone(this);
-        let log_thread = thread::spawn("gannet-backup-log", move || {
+        let log_thread = thread::try_spawn("gannet-backup-log", move || {
             // It has to keep up with the log.
             fetch::step_back();
             let _copied = LogCopied(&copy);
@@ -385,7 +385,8 @@ impl Copy {
                 copy.stop.set();
             }
             done
-        });
+        })
+        .map_err(|_| no_thread())?;
         watch.job().phase("copies pages", Unit::Bytes, pages * this.page_size as u64);
         let mut outcome = Self::copy_candidates(this, engine, watch).and_then(|()| {
             let set = this.passed_over()?;

@@ -425,6 +425,8 @@ impl Database {
         let registry = Registry::new(next_txn, core.log.end().0, engine.budget())?;
         let waiting = Arc::clone(&registry);
         core.poison.on_set(move || waiting.waits().close());
+        let waiting = Arc::clone(&registry);
+        core.on_read_only(move || waiting.waits().strand());
         static OPENINGS: AtomicU64 = AtomicU64::new(0);
         let opening = OPENINGS.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Shared {

@@ -60,8 +60,13 @@ pub(crate) enum Crew {
     AsksFirst,
 }
 
+/// What a job fails with that needs one more thread than the system has to give.
+pub(crate) fn no_thread() -> Error {
+    Error::Invalid("the system has no thread to give for the job".to_owned())
+}
+
 /// Runs each body in a thread, which stands back for others, until all have ended; who waits for the job is told meanwhile. When one of
-/// them fails, or the job is to end, `stop` is set. Gives the first error.
+/// them fails, the system has no thread for one, or the job is to end, `stop` is set. Gives the first error.
 pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     name: &str,
     how: Crew,
@@ -73,32 +78,44 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     let reserve = Reserve::default();
     let is_alone = bodies.len() == 1;
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
-    let crew: Vec<_> = bodies
-        .into_iter()
-        .enumerate()
-        .map(|(number, body)| {
-            let is_reserve = how == Crew::StandsBy && number == 0 && !is_alone;
-            let ended =
-                Ended { left: Arc::clone(&left), stop: stop.clone(), reserve: reserve.clone(), is_reserve };
-            let (stop, reserve) = (stop.clone(), reserve.clone());
-            let failure = Arc::clone(&failure);
-            thread::spawn(name, move || {
-                let asking = (how == Crew::AsksFirst).then(reserve::ask_for_processors);
-                match how {
-                    Crew::StandsBy if is_alone => fetch::step_back(),
-                    Crew::StandsBy if is_reserve => reserve.enlist(),
-                    Crew::StandsBy => reserve.stand_by(),
-                    Crew::AsksFirst => {}
-                }
-                if let Err(error) = body() {
-                    failure.lock().get_or_insert(error);
-                    stop.set();
-                }
-                drop(asking);
-                drop(ended);
-            })
-        })
-        .collect();
+    let mut crew = Vec::with_capacity(bodies.len());
+    let mut lacks_threads = false;
+    for (number, body) in bodies.into_iter().enumerate() {
+        let is_reserve = how == Crew::StandsBy && number == 0 && !is_alone;
+        let ended =
+            Ended { left: Arc::clone(&left), stop: stop.clone(), reserve: reserve.clone(), is_reserve };
+        if lacks_threads {
+            // One that ends before it has begun.
+            drop(ended);
+            continue;
+        }
+        let (own_stop, reserve) = (stop.clone(), reserve.clone());
+        let own_failure = Arc::clone(&failure);
+        let run = move || {
+            let asking = (how == Crew::AsksFirst).then(reserve::ask_for_processors);
+            match how {
+                Crew::StandsBy if is_alone => fetch::step_back(),
+                Crew::StandsBy if is_reserve => reserve.enlist(),
+                Crew::StandsBy => reserve.stand_by(),
+                Crew::AsksFirst => {}
+            }
+            if let Err(error) = body() {
+                own_failure.lock().get_or_insert(error);
+                own_stop.set();
+            }
+            drop(asking);
+            drop(ended);
+        };
+        match thread::try_spawn(name, run) {
+            Ok(thread) => crew.push(thread),
+            Err(run) => {
+                failure.lock().get_or_insert(no_thread());
+                stop.set();
+                lacks_threads = true;
+                drop(run);
+            }
+        }
+    }
     let mut outcome = Ok(());
     loop {
         if outcome.is_ok() {

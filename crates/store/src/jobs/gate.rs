@@ -73,15 +73,17 @@ struct State {
 }
 
 impl Gate {
-    /// With a gatekeeper of its own, but in a simulation, where nobody has to wait for a processor.
+    /// With a gatekeeper of its own, but in a simulation, where nobody has to wait for a processor. Where the system has no thread for it, nobody
+    /// ever answers.
     pub(super) fn new() -> Self {
         let word = Arc::new(AtomicU32::new(SILENCE));
+        let mut state = State::default();
         if !sim::active() {
             let word = Arc::clone(&word);
             // Nobody waits for its end: it may take a while to find a processor, and holds nothing.
-            drop(thread::spawn("gannet-gate", move || keep(&word)));
+            state.is_starved = thread::try_spawn("gannet-gate", move || keep(&word)).is_err();
         }
-        Gate(Arc::new(Asker { word, state: Mutex::default() }))
+        Gate(Arc::new(Asker { word, state: Mutex::new(state) }))
     }
 
     /// Waits until the calling thread may use a processor for a while, or is to give up. It must hold nothing that others wait for.

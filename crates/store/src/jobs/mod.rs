@@ -19,7 +19,7 @@ mod window;
 
 use crate::pool::reads::Background;
 use crate::{Error, Result};
-pub(crate) use crew::{Crew, Stop, run_crew};
+pub(crate) use crew::{Crew, Stop, no_thread, run_crew};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use gannet_io::stats::{Operation, Snapshot};

@@ -31,7 +31,7 @@ impl Pool {
             }
             if start.elapsed() > FRAME_WAIT_LIMIT {
                 let message = format!("no page frame came free within {} s", FRAME_WAIT_LIMIT.as_secs());
-                return Err(Error::Invalid(message + "; the memory budget is too small for this load"));
+                return Err(Error::NoFrame(message + "; the memory budget is too small for this load"));
             }
             let mut guard = self.wait_lock.lock();
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -177,7 +177,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::FrameKey;
+    use super::{FRAME_WAIT_LIMIT, FrameKey, Ordering};
     use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
     use gannet_base::sim::Simulation;
     use gannet_base::{PageId, clock, thread};
@@ -213,5 +213,35 @@ mod tests {
         };
         Simulation::new(1).max_steps(100_000).run(move || run(false)).unwrap();
         Simulation::new(2).max_steps(100_000).run(move || run(true)).unwrap();
+    }
+    /// A rollback that met a minute without frames ended the database.
+    #[test]
+    fn a_rollback_waits_until_there_are_frames_again() {
+        let run = || {
+            let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+            let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+            let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+            let open = OpenOptions { sweep: false, warm: false, ..OpenOptions::default() };
+            let db = engine.create(Path::new("a.gnt"), &create, &open).unwrap();
+            let mut txn = db.begin(TransactionOptions::default());
+            let tree = txn.create_tree("t").unwrap();
+            (0..200_u64).for_each(|key| txn.insert(&tree, &key.to_be_bytes(), &[7; 100]).unwrap());
+            txn.commit().unwrap();
+            let mut txn = db.begin(TransactionOptions::default());
+            (0..200_u64).for_each(|key| txn.put(&tree, &key.to_be_bytes(), &[8; 90]).unwrap());
+            db.checkpoint().unwrap();
+            let core = Arc::clone(&txn.shared.core);
+            let taken: Vec<u32> = std::iter::from_fn(|| core.pool.try_take_frame()).collect();
+            let rolling = thread::spawn("rolls back", move || txn.rollback());
+            clock::sleep(FRAME_WAIT_LIMIT * 2);
+            assert!(core.pool.stats.frame_waits.load(Ordering::Relaxed) > 12_000, "there were frames");
+            taken.into_iter().for_each(|index| core.pool.give_back(index));
+            rolling.join().unwrap().unwrap();
+            let mut txn = db.begin(TransactionOptions::default());
+            assert_eq!(txn.get(&tree, &7_u64.to_be_bytes()).unwrap(), Some(vec![7; 100]));
+            txn.put(&tree, b"more", b"").unwrap();
+            txn.commit().unwrap();
+        };
+        Simulation::new(3).max_steps(10_000_000).run(run).unwrap();
     }
 }

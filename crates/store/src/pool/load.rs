@@ -227,3 +227,36 @@ impl Pool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_base::memory::Budget;
+    use gannet_io::sim::SimDisk;
+    use gannet_io::{Disk, OpenOptions};
+    use std::path::Path;
+
+    /// With more than 64 of them, who looked for a page that was there looked for ever.
+    #[test]
+    fn pages_of_one_number_of_many_databases_are_in_memory_together() {
+        let disk = SimDisk::new(1);
+        let pool = Pool::new(4096, 1024, &Budget::new(16 << 20)).unwrap();
+        let attach = |number: u64| {
+            let path = format!("{number}.gnt");
+            let file = disk.open(Path::new(&path), &OpenOptions::create_new()).unwrap();
+            pool.attach(Volume::new(file, number, vec![disk.queue(8).unwrap()])).unwrap()
+        };
+        let volumes: Vec<_> = (0..200).map(attach).collect();
+        for volume in &volumes {
+            for id in [PageId(1), PageId(2)] {
+                drop(pool.create(volume, id).unwrap());
+            }
+        }
+        for volume in &volumes {
+            assert!(pool.resident(volume, PageId(1)).is_some_and(|(page, _)| page.id() == PageId(1)));
+            assert_eq!(pool.shared(volume, PageId(2), Access::Normal).unwrap().id(), PageId(2));
+        }
+        assert_eq!(pool.stats.misses.load(Ordering::Relaxed), 0);
+        volumes.iter().for_each(|volume| pool.detach(volume));
+    }
+}

@@ -15,6 +15,9 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 const SHARDS: usize = 64;
 
+/// Links that a reader follows without a lock. Chains are far shorter; the bound ends a walk that a concurrent change led in a circle.
+const LINKS_MOST: usize = 64;
+
 /// A page of one of the engine's databases: database slot in the upper 16 bits, page number below.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub(crate) struct FrameKey(pub(crate) u64);
@@ -66,9 +69,10 @@ impl Table {
         (frames * 2).next_power_of_two() * 4 + frames * size_of::<Link>()
     }
 
+    /// The top bits of a product, which all bits below count in; the database's slot stands above most of them, and so is brought down first.
     fn bucket(&self, key: FrameKey) -> usize {
-        let hash = key.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (hash >> 20) as usize & (self.buckets.len() - 1)
+        let hash = (key.0 ^ key.0 >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
     }
 
     /// The page a frame holds now.
@@ -81,8 +85,7 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, key: FrameKey) -> Option<u32> {
         let mut frame = self.buckets[self.bucket(key)].load(Ordering::Acquire);
-        // Chains are short; the bound only ends a walk that a concurrent change led in a circle.
-        for _ in 0..64 {
+        for _ in 0..LINKS_MOST {
             if frame == NIL {
                 return None;
             }
@@ -92,7 +95,8 @@ impl Table {
             }
             frame = link.next.load(Ordering::Acquire);
         }
-        None
+        // Led in a circle by a concurrent change, or the chain is this long: whoever asks until the page is found must find it.
+        self.find_locked(key, &self.lock(key))
     }
 
     /// Locks the shard of `key`: needed for [`Table::find_locked`], [`Table::insert`] and [`Table::remove`].
@@ -157,6 +161,39 @@ mod tests {
             let expected = (frame % 2 == 1).then_some(frame as u32);
             assert_eq!(table.find(key), expected);
             assert_eq!(table.find_locked(key, &table.lock(key)), expected);
+        }
+    }
+
+    #[test]
+    fn the_same_pages_of_many_databases_are_found() {
+        let (slots, pages) = (200, 40);
+        let table = Table::new(slots * pages).unwrap();
+        let key = |frame: usize| FrameKey::new((frame / pages) as u16, PageId((frame % pages) as u64));
+        for frame in 0..slots * pages {
+            table.insert(key(frame), frame as u32, &table.lock(key(frame)));
+        }
+        let mut lengths = vec![0; table.buckets.len()];
+        for frame in 0..slots * pages {
+            let key = key(frame);
+            assert_eq!(table.find(key), Some(frame as u32), "{key:?}");
+            assert_eq!(table.find_locked(key, &table.lock(key)), Some(frame as u32));
+            lengths[table.bucket(key)] += 1;
+        }
+        let longest = lengths.iter().max().unwrap();
+        assert!(*longest <= 8, "a chain of {longest} pages");
+    }
+
+    #[test]
+    fn a_page_at_the_end_of_a_long_chain_is_found() {
+        // Fewer buckets than links of one chain are looked at without a lock.
+        let mut table = Table::new(4 * LINKS_MOST).unwrap();
+        table.buckets = table.buckets[..2].iter().map(|_| AtomicU32::new(NIL)).collect();
+        for frame in 0..4 * LINKS_MOST {
+            let key = FrameKey::new(7, PageId(frame as u64));
+            table.insert(key, frame as u32, &table.lock(key));
+        }
+        for frame in 0..4 * LINKS_MOST {
+            assert_eq!(table.find(FrameKey::new(7, PageId(frame as u64))), Some(frame as u32));
         }
     }
 }

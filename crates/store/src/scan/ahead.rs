@@ -6,7 +6,8 @@
 //! are asked for themselves, taken from the nodes above them, and so on upwards. In its steady state a scan therefore waits for
 //! no page that it has not asked for long before.
 //!
-//! All of this is a guess. What has changed meanwhile costs a read in vain, or one that is waited for.
+//! All of this is a guess. What has changed meanwhile costs a read in vain, or one that is waited for; an inner node that cannot be read is
+//! nothing to the scan before it comes there, if it does, and until then it goes on with what is known.
 
 use super::{Bounds, Direction};
 use crate::Result;
@@ -24,6 +25,8 @@ const WIDEST_SCATTERED: usize = 1024;
 const LONG_RUN: usize = 8;
 /// The same of a scan that gives way: whoever comes waits behind half of them at most.
 const WIDEST_GIVING_WAY: usize = 64;
+/// Leaves that are read one by one behind the last that is known where inner nodes could not be read, before that is tried again.
+const ALONE: usize = 64;
 
 /// The most leaves that a scan has under way or waiting while they are not scattered.
 pub(crate) fn widest_window(pool: &Pool) -> usize {
@@ -89,12 +92,24 @@ pub(super) struct Ahead {
     /// Leaves first.
     tiers: Vec<Tier>,
     window: usize,
+    /// An inner node could not be read; and how many leaves were read since there is none that is known.
+    blind: Option<usize>,
 }
 
 impl Ahead {
     /// The leaf that `near` leads to is about to be read: keeps the window of leaves behind it filled. `ring` is what a long
     /// scan reads into.
     pub(super) fn step(&mut self, course: Course<'_>, near: &[u8], ring: Option<&ScanRing>) -> Result<()> {
+        if let (Some(alone), [leaves, ..]) = (&mut self.blind, &*self.tiers)
+            && leaves.outstanding == 0
+            && leaves.known.is_empty()
+        {
+            *alone += 1;
+            if *alone <= ALONE {
+                return Ok(());
+            }
+            *self = Ahead::default();
+        }
         if self.tiers.is_empty() {
             self.window = FIRST_WINDOW;
             self.begin_tier(near);
@@ -137,7 +152,14 @@ impl Ahead {
         while self.tiers[index].known.len() < count
             && let Some(from) = self.tiers[index].next.take()
         {
-            let children = course.children(index + 1, &from)?;
+            let children = match course.children(index + 1, &from) {
+                Ok(children) => children,
+                Err(error) if error.is_unreadable() || error.is_passing() => {
+                    self.blind.get_or_insert(0);
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             if let Some(above) = self.tiers.get_mut(index + 1) {
                 above.outstanding = above.outstanding.saturating_sub(1);
             }

@@ -13,7 +13,6 @@ use crate::shared::{CATALOG, Shared};
 use crate::space::EXTENT_PAGES;
 use crate::stat::{Figure, estimate};
 use crate::tree::BTree;
-use crate::txn::active::State;
 use crate::undo::{self, Segment, UndoKind};
 use gannet_base::clock::{self, Instant};
 use gannet_base::{PageId, TreeId, TxnId};
@@ -56,6 +55,8 @@ impl Shared {
         let segment_bytes = EXTENT_PAGES * self.core.page_size as u64;
         let below = |number: u64| newest.partition_point(|&newest| newest < number);
         let (free, all) = (below(horizon), newest.len());
+        let held = |from: u64| (all - below(from).max(free)) as u64 * segment_bytes;
+        let holds = by_owner(holds, |hold| held(hold.from) > 0);
         let mut froms: Vec<u64> = holds.values().map(|hold| hold.from).collect();
         froms.sort_unstable();
         let holder = |(&number, hold): (&u64, &Hold)| {
@@ -67,7 +68,7 @@ impl Shared {
                 from: hold.from,
                 since_unix_us: clock::unix_micros().saturating_sub(hold.since.elapsed().as_micros() as u64),
                 age_seconds: hold.since.elapsed().as_secs_f64(),
-                held_bytes: (all - below(hold.from).max(free)) as u64 * segment_bytes,
+                held_bytes: held(hold.from),
                 alone_bytes: if first {
                     below(others).saturating_sub(free) as u64 * segment_bytes
                 } else {
@@ -97,23 +98,17 @@ impl Shared {
         segments
     }
 
-    /// Transactions and their snapshots, each where it holds the horizon back most, by the number of its handle. Those that a crash
-    /// has cut short are one.
-    fn holds(&self) -> BTreeMap<u64, Hold> {
-        let mut holds: BTreeMap<u64, Hold> = BTreeMap::new();
-        let mut note = |number: u64, hold: Hold| match holds.get(&number) {
-            Some(known) if known.from <= hold.from => {}
-            _ => drop(holds.insert(number, hold)),
-        };
+    /// Transactions and their snapshots, with the numbers of their handles.
+    fn holds(&self) -> Vec<(u64, Hold)> {
+        let mut holds = Vec::new();
         for snapshot in self.registry.snapshots() {
             let (from, since, limit) = (snapshot.xmin.0, snapshot.started, snapshot.owner.limit);
-            note(snapshot.owner.session, Hold { kind: HolderKind::Snapshot, from, since, limit });
+            holds.push((snapshot.owner.session, Hold { kind: HolderKind::Snapshot, from, since, limit }));
         }
         for txn in self.registry.active() {
-            let cut_short = txn.handle() == 0 && txn.state() == State::Aborting;
-            let kind = if cut_short { HolderKind::Rollback } else { HolderKind::Transaction };
+            let kind = if txn.is_cut_short() { HolderKind::Rollback } else { HolderKind::Transaction };
             let (from, since, limit) = (txn.id().0, txn.started(), txn.limit());
-            note(txn.handle(), Hold { kind, from, since, limit });
+            holds.push((txn.handle(), Hold { kind, from, since, limit }));
         }
         holds
     }
@@ -189,6 +184,28 @@ impl Shared {
         }
         Ok(listed)
     }
+}
+
+/// What each owner holds, by his number: from where he holds the horizon back most, and since when he has held something back, which need not be by the
+/// same: a statement's snapshot is young, and sees less than what its transaction has held for long. Those that a crash has cut short are one.
+fn by_owner(all: Vec<(u64, Hold)>, matters: impl Fn(&Hold) -> bool) -> BTreeMap<u64, Hold> {
+    let mut holds: BTreeMap<u64, Hold> = BTreeMap::new();
+    for (number, hold) in all {
+        let Some(known) = holds.get_mut(&number) else {
+            holds.insert(number, hold);
+            continue;
+        };
+        let since = match (matters(known), matters(&hold)) {
+            (true, false) => known.since,
+            (false, true) => hold.since,
+            _ => known.since.min(hold.since),
+        };
+        if hold.from < known.from {
+            *known = hold;
+        }
+        known.since = since;
+    }
+    holds
 }
 
 /// What an undo segment lists.

@@ -46,6 +46,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Who cancels a round of the background has peace for so long.
 const REST: Duration = Duration::from_secs(60);
+/// So long nothing is swept where something could not be read, or no page frame came free.
+const REST_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// A stream that nobody wrote to for so long has its newest segment swept, too.
 const STREAM_IDLE: Duration = Duration::from_secs(2);
 
@@ -74,10 +76,9 @@ impl Shared {
                 }
             }
             self.core.poison.check()?;
-            // No room for a reserve is no reason to stop: whoever needs a segment gets the error.
-            unless_passing(self.core.log.prepare())?;
+            self.prepare_log()?;
             if learned < groups {
-                unless_passing(self.core.space.learn(&self.core, learned))?;
+                self.unless_passing(self.core.space.learn(&self.core, learned))?;
                 learned += 1;
             }
             self.end_old_holders();
@@ -90,8 +91,12 @@ impl Shared {
                 let swept = round.end(swept);
                 if round.was_cancelled() {
                     rests_until = Some(clock::now() + REST);
+                } else if let Err(error) = &swept
+                    && (error.is_unreadable() || matches!(error, Error::NoFrame(_)))
+                {
+                    rests_until = Some(clock::now() + REST_AFTER_FAILURE);
                 }
-                unless_passing(swept)?;
+                self.unless_passing(swept)?;
             }
             self.end_emptying();
             self.save_hot_pages(false);
@@ -138,7 +143,9 @@ impl Shared {
                     self.segments_swept.fetch_add(1, Ordering::Relaxed);
                 }
                 // Garbage that cannot be reached stays, in a segment that stays until the next start.
-                Err(error @ (Error::Damaged(_) | Error::NeverWritten(_))) => round.segment_stays(&error),
+                Err(error) if error.is_unreadable() && !self.core.poison.is_set() => {
+                    round.segment_stays(&error);
+                }
                 Err(error) => {
                     self.streams.lock().complete.push_front(segment);
                     return Err(error);
@@ -182,7 +189,7 @@ impl Shared {
             round.check()?;
             if round.is_background() {
                 // It may be long until this thread is through.
-                unless_passing(self.core.log.prepare())?;
+                self.prepare_log()?;
                 self.end_old_holders();
             }
             let Some(records) = undo::read_page(core, id, segment)? else { break };
@@ -276,7 +283,7 @@ impl Shared {
         let underfull = is_underfull(mtr.page(part));
         mtr.commit()?;
         if underfull {
-            tree.shrink(&record.key)?;
+            tree.shrink_if_possible(&record.key)?;
         }
         Ok(true)
     }
@@ -313,22 +320,34 @@ impl Shared {
             mtr.commit()?;
             round.done.outcomes += dead as u64;
             if underfull {
-                tree.shrink(&first)?;
+                tree.shrink_if_possible(&first)?;
             }
             if !all_dead {
                 return Ok(());
             }
         }
     }
-}
 
-/// Lets pass what need not end background work: no room on the disk or in memory for now, or damage that others are told
-/// of when they come upon it.
-fn unless_passing(result: Result<()>) -> Result<()> {
-    use crate::Error::{Cancelled, Damaged, Memory, NeverWritten, NoSpace};
-    match result {
-        Err(Cancelled | NoSpace(_) | Memory(_) | Damaged(_) | NeverWritten(_)) => Ok(()),
-        other => other,
+    /// Makes segments of the log ready ahead of their use. No room for that is no reason to stop: whoever needs one gets the error.
+    fn prepare_log(&self) -> Result<()> {
+        match self.core.log.prepare() {
+            // Of a file that is written to.
+            Err(error @ Error::Io(_)) => {
+                self.core.poison.set(format!("background work: {error}"));
+                Err(error)
+            }
+            prepared => self.unless_passing(prepared),
+        }
+    }
+
+    /// Lets pass what need not end background work: no room on the disk or in memory for now, or bytes that cannot be read, of which others
+    /// are told when they come upon them.
+    fn unless_passing(&self, result: Result<()>) -> Result<()> {
+        match result {
+            Err(Error::Cancelled) => Ok(()),
+            Err(error) if error.is_passing() || error.is_unreadable() => self.core.poison.check(),
+            other => other,
+        }
     }
 }
 

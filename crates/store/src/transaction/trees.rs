@@ -64,7 +64,10 @@ impl Transaction {
             self.shared.locks.close_holds();
         }
         let catalog = Arc::clone(&self.shared.catalog);
-        self.write(&catalog, name.as_bytes(), Write::Lock, None).map(drop)?;
+        // Who makes a tree of that name from now on makes another one.
+        if !self.write(&catalog, name.as_bytes(), Write::Lock, None)?.is_done() {
+            return Ok(false);
+        }
         let tree = self.shared.created_tree(&catalog, name.as_bytes())?;
         let sequence = self.sequence();
         let dropped = self.write(&catalog, name.as_bytes(), Write::Delete, None)?.is_done();

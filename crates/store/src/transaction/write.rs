@@ -174,6 +174,11 @@ impl Transaction {
             trees: SmallVec::new(),
             closed_holds: false,
         });
+        // Who was told to end before his transaction could be found by his number has nobody who dooms it.
+        if self.shared.registry.is_expired(self.handle.number) {
+            self.shared.registry.doom(self.own_id());
+            return Err(Error::TooOld);
+        }
         Ok(())
     }
 
@@ -549,8 +554,15 @@ impl Transaction {
         self.handle.waiting.store(true, Ordering::Relaxed);
         let waited = waits.wait_for(&writing.txn, holders, ticket, timeout, &self.handle.cancel);
         self.handle.waiting.store(false, Ordering::Relaxed);
-        // Where the waits were ended by a failure, that is what the caller is told.
-        if waited.is_err() { self.shared.core.poison.check().and(waited) } else { waited }
+        if waited.is_ok() {
+            return waited;
+        }
+        // Where the waits were ended by a failure, that is what the caller is told; and why nobody reverts what a crash has cut short.
+        self.shared.core.poison.check()?;
+        if holders.iter().any(|holder| holder.is_cut_short()) {
+            self.shared.core.check_writable()?;
+        }
+        waited
     }
 
     /// Waits behind writers that want a row which this one could share; true when he is to do so nevertheless.

@@ -215,6 +215,12 @@ impl<'c> BTree<'c> {
     pub(crate) fn leaf_exclusive(&self, key: &[u8]) -> Result<ExclusivePage<'c>> {
         loop {
             for _ in 0..OPTIMISTIC_ATTEMPTS {
+                // A leaf, as far as one knows, is not looked into without its latch.
+                if self.tree.root_level.load(Ordering::Relaxed) == 0
+                    && let Some(leaf) = self.root_leaf()?
+                {
+                    return Ok(leaf);
+                }
                 let Some(parent) = self.descend(key, 1, Access::Normal)? else { continue };
                 let child = self.racy_child(&parent, key);
                 if !parent.validate() {
@@ -222,16 +228,11 @@ impl<'c> BTree<'c> {
                 }
                 let id = match child {
                     Some((0, child)) => child,
-                    None if parent.id() == self.tree.root() => {
-                        // It may have grown meanwhile.
-                        let page = self.root_exclusive()?;
-                        if self.is_node(&page, page.id())?.level() == 0 {
-                            return Ok(page);
-                        }
-                        self.remember_level(&page);
-                        page.release_unchanged();
-                        continue;
-                    }
+                    // It has shrunk meanwhile.
+                    None if parent.id() == self.tree.root() => match self.root_leaf()? {
+                        Some(leaf) => return Ok(leaf),
+                        None => continue,
+                    },
                     // The root, higher than we thought.
                     Some((level, _)) => {
                         self.tree.root_level.store(level + 1, Ordering::Relaxed);
@@ -256,6 +257,17 @@ impl<'c> BTree<'c> {
         }
     }
 
+    /// The root, where it is a leaf, for changing; otherwise its level is known from now on.
+    fn root_leaf(&self) -> Result<Option<ExclusivePage<'c>>> {
+        let page = self.root_exclusive()?;
+        if self.is_node(&page, page.id())?.level() == 0 {
+            return Ok(Some(page));
+        }
+        self.remember_level(&page);
+        page.release_unchanged();
+        Ok(None)
+    }
+
     /// Latches parent and child on the way down; `None` when the tree grew from a single leaf meanwhile.
     fn leaf_exclusive_latched(&self, key: &[u8]) -> Result<Option<ExclusivePage<'c>>> {
         let parent = self.descend_latched(Target::Covers(key), 1, Access::Normal)?;
@@ -269,9 +281,7 @@ impl<'c> BTree<'c> {
             return Ok(Some(page));
         }
         drop(parent);
-        let page = self.root_exclusive()?;
-        let level = self.is_node(&page, page.id())?.level();
-        Ok((level == 0).then_some(page))
+        self.root_leaf()
     }
 
     /// The node at `level` that covers `key`, or the root when the tree is lower; for reading.
@@ -285,11 +295,14 @@ impl<'c> BTree<'c> {
     }
 
     /// Goes down without latches to the node at `level` that covers `key` (or the root, when the tree is lower).
-    /// `None` when something changed on the way.
+    /// `None` when something changed on the way, or an inner node is asked for and the root may be a leaf.
     fn descend(&self, key: &[u8], level: u8, access: Access<'_>) -> Result<Option<OptimisticPage<'c>>> {
         let optimistic = |id| self.core.pool.optimistic(&self.core.volume, id, Access::Normal);
         let mut page = self.root_by(optimistic)?;
         let mut page_level = self.tree.root_level.load(Ordering::Relaxed);
+        if page_level == 0 && level > 0 {
+            return Ok(None);
+        }
         if page_level <= level {
             return Ok(Some(page));
         }
@@ -443,10 +456,10 @@ impl<'c> BTree<'c> {
     /// the time. The root when the tree is not higher. For look-ups in batches, which fetch all their nodes at once.
     pub(crate) fn node_id(&self, key: &[u8], level: u8) -> Result<PageId> {
         for _ in 0..OPTIMISTIC_ATTEMPTS {
-            let Some(parent) = self.descend(key, level + 1, Access::Normal)? else { continue };
-            if parent.id() == self.tree.root() && self.tree.root_level.load(Ordering::Relaxed) == 0 {
+            if self.tree.root_level.load(Ordering::Relaxed) == 0 {
                 break;
             }
+            let Some(parent) = self.descend(key, level + 1, Access::Normal)? else { continue };
             let child = self.racy_child(&parent, key);
             if parent.validate()
                 && let Some((found, child)) = child

@@ -208,6 +208,14 @@ impl<'c> BTree<'c> {
         }
     }
 
+    /// [`BTree::shrink`] by who has carried out what he came for: a sibling that cannot be read, or has no frame, is a reason to leave it.
+    pub(crate) fn shrink_if_possible(&self, key: &[u8]) -> Result<()> {
+        match self.shrink(key) {
+            Err(error) if error.is_unreadable() || error.is_passing() => self.core.poison.check(),
+            done => done,
+        }
+    }
+
     pub(super) fn merge(
         &self,
         parent: ExclusivePage<'c>,
@@ -358,3 +366,54 @@ pub(crate) fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
 
 /// No page in particular to be near to.
 pub(super) const ANYWHERE: PageId = PageId::NONE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Access;
+    use crate::tree::Target;
+    use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// A merge that a rollback thinks of behind its work ended the database where it was not possible.
+    #[test]
+    fn a_rollback_beside_a_damaged_leaf_ends_well() {
+        let (disk, path) = (SimDisk::new(1), Path::new("a.gnt"));
+        let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+        let engine = || Engine::with_disk(Arc::new(disk.clone()), &options).unwrap();
+        let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+        let open = OpenOptions { warm: false, ..OpenOptions::default() };
+        let db = engine().create(path, &create, &open).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        let core = Arc::clone(&txn.shared.core);
+        let btree = BTree::new(&core, &tree.root);
+        let mut rows = 0_u64;
+        loop {
+            txn.insert(&tree, &rows.to_be_bytes(), &[7; 100]).unwrap();
+            rows += 1;
+            if rows > 200 && is_underfull(&btree.leaf_at(Target::Last, Access::Normal).unwrap()) {
+                break;
+            }
+        }
+        txn.commit().unwrap();
+        let leaves = btree.children_from(&[], 1).unwrap().pages;
+        let beside = leaves[leaves.len() - 2];
+        drop(core);
+        db.close().unwrap();
+        disk.corrupt(path, beside.0 * 4096 + 2000, 8, 1).unwrap();
+        let db = engine().open(path, &open).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("t").unwrap().unwrap();
+        txn.insert(&tree, &rows.to_be_bytes(), b"not for long").unwrap();
+        let read = txn.shared.core.pool.shared(&txn.shared.core.volume, beside, Access::Normal);
+        assert!(matches!(read, Err(Error::Damaged(_))));
+        drop(read);
+        txn.rollback().unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.insert(&tree, &rows.to_be_bytes(), b"for long").unwrap();
+        txn.commit().unwrap();
+    }
+}

@@ -91,6 +91,11 @@ impl ActiveTxn {
         self.state() == State::Ended
     }
 
+    /// Whether it is one that a crash has cut short, and that is still to be reverted.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.handle() == 0 && self.state() == State::Aborting
+    }
+
     /// Whether somebody told it to end: its owner aborts at the next opportunity.
     pub(crate) fn is_doomed(&self) -> bool {
         self.state() == State::Doomed
@@ -144,14 +149,15 @@ impl ActiveTxn {
 
     /// The number of the handle that its owner has it by; 0 for one that a crash has cut short.
     pub(crate) fn handle(&self) -> u64 {
-        self.handle.load(Ordering::Relaxed)
+        self.handle.load(Ordering::SeqCst)
     }
 
-    /// Its owner makes itself known, and says how long it may hold garbage back.
+    /// Its owner makes itself known, and says how long it may hold garbage back. Sequentially consistent: who is told to end by his number
+    /// is found by it, or finds the mark behind this.
     pub(crate) fn set_handle(&self, number: u64, limit: Option<Duration>) {
-        self.handle.store(number, Ordering::Relaxed);
         let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         self.limit.store(nanos, Ordering::Relaxed);
+        self.handle.store(number, Ordering::SeqCst);
     }
 
     /// How long it may hold garbage back.

@@ -433,23 +433,43 @@ impl Registry {
         Some(Snapshot { csn, xmin: TxnId(xmin), slot: NO_SLOT, owner: 0, registry: Arc::clone(self) })
     }
 
-    /// Whoever has this number sees nothing more, and does not commit; false when that is so already. What he holds he has to let go
-    /// himself: he may be looking at it.
+    /// Whoever has this number sees nothing more, and does not commit; false when that is so already, or he holds nothing any more. What he
+    /// holds he has to let go himself: he may be looking at it.
     pub(crate) fn expire(&self, owner: u64) -> bool {
         let mut expired = self.expired.1.lock();
         let new = expired.insert(owner);
         self.expired.0.store(expired.len(), Ordering::SeqCst);
-        new
+        drop(expired);
+        // Who has something now lets go of it, and forgets the mark, later than it was made: nobody does where he was gone before.
+        sync::yield_point();
+        if !new || self.has_something(owner) {
+            return new;
+        }
+        self.forget_owner(owner);
+        false
+    }
+
+    /// Whether this owner has a snapshot, or a transaction that may still write or is being reverted. One that is committing may be here
+    /// longer than its owner.
+    fn has_something(&self, owner: u64) -> bool {
+        let snapshot = self.live.lock().slots.iter().flatten().any(|live| live.owner.session == owner);
+        snapshot
+            || self
+                .active
+                .read()
+                .table
+                .values()
+                .any(|txn| txn.handle() == owner && (txn.is_running() || txn.state() == State::Aborting))
     }
 
     /// Whether this owner was told to end by [`Registry::expire`].
     pub(crate) fn is_expired(&self, owner: u64) -> bool {
-        self.expired.0.load(Ordering::Relaxed) > 0 && self.expired.1.lock().contains(&owner)
+        self.expired.0.load(Ordering::SeqCst) > 0 && self.expired.1.lock().contains(&owner)
     }
 
-    /// This owner is gone.
+    /// This owner is gone, and so is what he had.
     pub(crate) fn forget_owner(&self, owner: u64) {
-        if self.expired.0.load(Ordering::Relaxed) > 0 {
+        if self.expired.0.load(Ordering::SeqCst) > 0 {
             let mut expired = self.expired.1.lock();
             expired.remove(&owner);
             self.expired.0.store(expired.len(), Ordering::SeqCst);

@@ -298,3 +298,33 @@ fn versions_between_live_snapshots_are_seen_by_nobody() {
     assert!(!registry.anyone_sees(b, c) && registry.oldest_snapshot().is_none());
     assert_eq!(registry.oldest_visible_csn(), c);
 }
+
+/// A mark of somebody who was gone when it was made stayed for ever, and every step of everybody looked for his own.
+#[test]
+fn who_is_gone_is_not_told_to_end() {
+    let run = |seed: u64| {
+        move || {
+            let world = World::new();
+            let registry = Arc::clone(&world.registry);
+            let snapshot = world.snapshot();
+            let txn = registry.begin_write(usize::MAX).unwrap();
+            txn.set_handle(2, None);
+            let ender = {
+                let registry = Arc::clone(&registry);
+                thread::spawn("ends them", move || [1, 2].map(|owner| registry.expire(owner)))
+            };
+            (0..seed % 7).for_each(|_| yield_point());
+            drop(snapshot);
+            registry.forget_owner(1);
+            registry.begin_abort(&txn);
+            registry.finish_abort(&txn);
+            registry.forget_owner(2);
+            ender.join().unwrap();
+            assert!(!registry.is_expired(1) && !registry.is_expired(2));
+            assert!(!registry.expire(1) && !registry.is_expired(1));
+        }
+    };
+    for seed in 0..100 {
+        Simulation::new(seed).run(run(seed)).unwrap();
+    }
+}

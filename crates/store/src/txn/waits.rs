@@ -30,7 +30,7 @@
 //!    either the waiter does not sleep, or the ending transaction takes the graph's mutex, which the waiter holds
 //!    from its announcement until it sleeps, and finds it in the graph. So the end of a transaction nobody waits for
 //!    costs one load.
-//! 4. `cancel`, `doom` and `closed` are set before [`Waits::recheck`] takes the mutex, and looked at under it.
+//! 4. `cancel`, `doom`, `closed` and `stranded` are set before [`Waits::recheck`] takes the mutex, and looked at under it.
 
 use super::active::ActiveTxn;
 use crate::{Error, Result};
@@ -84,6 +84,8 @@ pub(crate) struct Waits {
     releases: AtomicU64,
     /// Nobody may end any more, so nobody waits.
     closed: AtomicBool,
+    /// Those that a crash has cut short may not end any more, so nobody waits for them.
+    stranded: AtomicBool,
 }
 
 impl Waits {
@@ -98,7 +100,8 @@ impl Waits {
     ///
     /// # Errors
     /// [`Error::Deadlock`] when a holder waits for `waiter`, directly or through others; [`Error::Locked`] when the
-    /// time is up; [`Error::Cancelled`] when `cancel` is set or the waiter doomed (both need a [`Waits::recheck`]).
+    /// time is up; [`Error::Cancelled`] when `cancel` is set or the waiter doomed (both need a [`Waits::recheck`]), or the wait would be in
+    /// vain.
     pub(crate) fn wait_for(
         &self,
         waiter: &Arc<ActiveTxn>,
@@ -150,7 +153,7 @@ impl Waits {
         let moved_on = holders.iter().any(|h| h.has_ended()) || self.ticket() != looked;
         let result = if moved_on {
             Ok(false)
-        } else if waiter.is_doomed() || cancel.load(Ordering::SeqCst) || self.closed.load(Ordering::SeqCst) {
+        } else if self.is_given_up(waiter, holders, cancel) {
             Err(Error::Cancelled)
         } else if timeout == Some(Duration::ZERO) {
             Err(Error::Locked(holders[0].id()))
@@ -158,7 +161,7 @@ impl Waits {
             Err(Error::Deadlock(holder))
         } else {
             graph.insert(waiter, holders, courteous);
-            let result = self.sleep(&mut graph, waiter, holders[0].id(), timeout, cancel);
+            let result = self.sleep(&mut graph, waiter, holders, timeout, cancel);
             graph.remove(waiter.id());
             let ahead = graph.ahead.remove(&waiter.id());
             result.map(|()| ahead)
@@ -199,6 +202,20 @@ impl Waits {
         self.recheck();
     }
 
+    /// The same of those who wait for what a crash has cut short: it may not be reverted any more.
+    pub(crate) fn strand(&self) {
+        self.stranded.store(true, Ordering::SeqCst);
+        self.recheck();
+    }
+
+    /// Whether a wait is to end, or not to begin.
+    fn is_given_up(&self, waiter: &ActiveTxn, holders: &[Arc<ActiveTxn>], cancel: &AtomicBool) -> bool {
+        waiter.is_doomed()
+            || cancel.load(Ordering::SeqCst)
+            || self.closed.load(Ordering::SeqCst)
+            || self.stranded.load(Ordering::SeqCst) && holders.iter().any(|holder| holder.is_cut_short())
+    }
+
     /// Everybody who sleeps, by id.
     pub(crate) fn list(&self) -> Vec<WaitInfo> {
         let graph = self.graph.lock();
@@ -212,7 +229,7 @@ impl Waits {
         &self,
         graph: &mut MutexGuard<'_, Graph>,
         waiter: &ActiveTxn,
-        holder: TxnId,
+        holders: &[Arc<ActiveTxn>],
         timeout: Option<Duration>,
         cancel: &AtomicBool,
     ) -> Result<()> {
@@ -220,7 +237,7 @@ impl Waits {
         loop {
             match deadline.map(|deadline| deadline - clock::now()) {
                 None => waiter.wakeup.wait(graph),
-                Some(Duration::ZERO) => return Err(Error::Locked(holder)),
+                Some(Duration::ZERO) => return Err(Error::Locked(holders[0].id())),
                 Some(left) => {
                     waiter.wakeup.wait_for(graph, left);
                 }
@@ -229,7 +246,7 @@ impl Waits {
             if !graph.waiting.contains_key(&waiter.id()) {
                 return Ok(());
             }
-            if waiter.is_doomed() || cancel.load(Ordering::SeqCst) || self.closed.load(Ordering::SeqCst) {
+            if self.is_given_up(waiter, holders, cancel) {
                 return Err(Error::Cancelled);
             }
         }

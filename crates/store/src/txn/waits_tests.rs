@@ -311,3 +311,34 @@ fn courtesy_is_no_part_of_a_deadlock() {
     };
     (0..300).for_each(|seed| Simulation::new(seed).run(run).unwrap());
 }
+
+/// Who waited for what a crash had cut short slept for ever once nobody reverted it any more.
+#[test]
+fn nobody_waits_for_a_loser_that_will_not_be_reverted() {
+    let run = || {
+        let registry = Registry::new(TxnId(5), 1, &Budget::new(8 << 20)).unwrap();
+        let loser = registry.insert_loser(TxnId(3), 0);
+        let other = registry.begin_write(usize::MAX).unwrap();
+        other.set_handle(7, None);
+        let sleeper = |holder: &Arc<ActiveTxn>| {
+            let (registry, holder) = (Arc::clone(&registry), Arc::clone(holder));
+            let waiter = registry.begin_write(usize::MAX).unwrap();
+            thread::spawn("waiter", move || {
+                let waited = wait(&registry, &waiter, &[holder]);
+                end(&registry, &waiter);
+                waited
+            })
+        };
+        let (in_vain, in_time) = (sleeper(&loser), sleeper(&other));
+        clock::sleep(Duration::from_millis(1));
+        registry.waits().strand();
+        assert!(matches!(in_vain.join().unwrap(), Err(Error::Cancelled)));
+        let late = registry.begin_write(usize::MAX).unwrap();
+        assert!(matches!(wait(&registry, &late, &[loser]), Err(Error::Cancelled)));
+        assert_eq!(registry.waits().list().len(), 1, "others may yet end");
+        end(&registry, &other);
+        in_time.join().unwrap().unwrap();
+        end(&registry, &late);
+    };
+    Simulation::new(1).run(run).unwrap();
+}
