@@ -43,7 +43,7 @@ const SETTINGS: &str =
 pub struct Manifest {
     /// `gannet dump csv 2`; in folders of earlier releases `gannet dump csv 1`, where `scripts` are not listed.
     pub format: String,
-    /// The scripts, in the order in which they are run: before the rows [`SCHEMA`], behind them [`INDEXES`].
+    /// The scripts, in the order in which they are run: before the rows `schema.sql`, behind them `indexes.sql`.
     #[serde(default)]
     pub scripts: Vec<ManifestScript>,
     /// The tables whose rows are there.
