@@ -33,7 +33,7 @@ mod segment {
     }
 
     impl Segments {
-        pub(crate) fn file(&self, _number: u64) -> Result<Arc<File>> {
+        pub(crate) fn file_to_write(&self, _number: u64) -> Result<Arc<File>> {
             Ok(Arc::clone(&self.device))
         }
     }
