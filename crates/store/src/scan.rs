@@ -346,7 +346,7 @@ impl Scan {
                 if !self.bounds.below_upper(&self.key) {
                     break;
                 }
-                if self.bounds.above_lower(&self.key) && self.take_value(slot)? {
+                if self.bounds.above_lower(&self.key) && self.take_value_or_stand(slot, slot)? {
                     self.remember();
                     return Ok(Some(self.given()));
                 }
@@ -406,7 +406,7 @@ impl Scan {
             self.slot += 1;
             self.key.truncate(prefix);
             self.key.extend_from_slice(NodeRef::new(&self.leaf).key_suffix(slot));
-            if !self.take_value(slot)? {
+            if !self.take_value_or_stand(slot, slot)? {
                 continue;
             }
             *last = Some(slot);
@@ -473,13 +473,16 @@ impl Scan {
         self.forget_long();
         let mut seen = 0;
         for _ in 0..PASS_OVER {
-            seen += self.pass_over_leaf(most - seen)?;
+            // What was passed over counts; the next call tells of a failure behind it.
+            match self.pass_over_leaf(most, &mut seen) {
+                Err(_) if seen > 0 => return Ok(Some(seen)),
+                passed => passed?,
+            }
             if seen == most {
                 break;
             }
             let goes_on = self.position != Position::End
                 && match self.next_leaf() {
-                    // What was passed over counts; the next call tells of it.
                     Err(_) if seen > 0 => return Ok(Some(seen)),
                     next => next?,
                 };
@@ -492,11 +495,11 @@ impl Scan {
         Ok(Some(seen))
     }
 
-    /// The same of the leaf that is loaded; gives how many it sees. Where the range ends there, so does the scan.
-    fn pass_over_leaf(&mut self, most: u64) -> Result<u64> {
+    /// The same of the leaf that is loaded; adds to `seen` how many it sees, also before a failure. Where the range ends there, so does the scan.
+    fn pass_over_leaf(&mut self, most: u64, seen: &mut u64) -> Result<()> {
         let within = self.leaf_is_within();
-        let (mut seen, mut last) = (0, None);
-        while seen < most && self.slot < NodeRef::new(&self.leaf).count() {
+        let (mut last, mut failed) = (None, Ok(()));
+        while *seen < most && self.slot < NodeRef::new(&self.leaf).count() {
             let (node, slot) = (NodeRef::new(&self.leaf), self.slot);
             if !within {
                 self.key.clear();
@@ -506,18 +509,26 @@ impl Scan {
                     break;
                 }
             }
-            self.slot += 1;
             let at_once = self.seen_at_once(node.payload(slot)).is_some();
-            if (within || self.bounds.above_lower(&self.key)) && (at_once || self.sees(slot)?) {
-                (seen, last) = (seen + 1, Some(slot));
+            if within || self.bounds.above_lower(&self.key) {
+                match if at_once { Ok(true) } else { self.sees(slot) } {
+                    Ok(true) => (*seen, last) = (*seen + 1, Some(slot)),
+                    Ok(false) => {}
+                    // The next step begins with it.
+                    Err(error) => {
+                        failed = Err(error);
+                        break;
+                    }
+                }
             }
+            self.slot += 1;
         }
         if let Some(slot) = last
             && self.position != Position::End
         {
             self.stand_on(slot);
         }
-        Ok(seen)
+        failed
     }
 
     /// Whether the view sees an entry that somebody has changed lately, or that has a long value.
@@ -578,7 +589,7 @@ impl Scan {
                 if !self.bounds.above_lower(&self.key) {
                     break;
                 }
-                if self.bounds.below_upper(&self.key) && self.take_value(slot)? {
+                if self.bounds.below_upper(&self.key) && self.take_value_or_stand(slot, slot + 1)? {
                     self.remember();
                     return Ok(Some(self.given()));
                 }
@@ -717,6 +728,16 @@ impl Scan {
     /// Undo that a long scan reads does not push out what others use, either.
     fn undo_access(&self) -> Access<'_> {
         if self.leaves_read > RING_AFTER { Access::Ring(&self.undo_ring) } else { Access::Normal }
+    }
+
+    /// As [`Scan::take_value`]. Where that fails, the scan stands at `next` as before, so that the next step is this one again.
+    #[inline]
+    fn take_value_or_stand(&mut self, slot: usize, next: usize) -> Result<bool> {
+        let taken = self.take_value(slot);
+        if taken.is_err() {
+            self.slot = next;
+        }
+        taken
     }
 
     /// Finds out where what the view sees of an entry is; false when it sees nothing.

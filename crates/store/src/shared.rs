@@ -159,9 +159,10 @@ impl Shared {
     }
 
     /// Takes a stream back from a transaction that has ended. With `drops`, the transaction has dropped a tree, whose
-    /// pages should not wait until others have filled the segment that says so.
+    /// pages should not wait until others have filled the segment that says so; nor should many pages of long values.
     pub(crate) fn give_stream(&self, mut stream: Stream, drops: bool) {
         // What cannot be completed now is completed later.
+        let drops = drops || stream.keeps_much(&self.core);
         let complete =
             if drops { stream.complete(&self.core, &self.undo_directory).unwrap_or(None) } else { None };
         let mut streams = self.streams.lock();

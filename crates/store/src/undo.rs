@@ -302,6 +302,8 @@ pub(crate) struct Segment {
 }
 
 const DIRECTORY_VALUE: usize = 16;
+/// A segment does not wait until it is full where it keeps long values of so many extents from being freed.
+const GARBAGE_EXTENTS: u64 = 8;
 
 impl Segment {
     pub(crate) fn key(&self) -> [u8; 12] {
@@ -346,6 +348,8 @@ pub(crate) struct Stream {
     /// Page and offset of the next record; the page is fresh when the offset is 0.
     page: PageId,
     offset: usize,
+    /// Bytes of long values that are garbage once the records of the newest segment are.
+    garbage: u64,
     last_used: Instant,
 }
 
@@ -359,7 +363,7 @@ pub(crate) struct Reserved {
 
 impl Stream {
     pub(crate) fn new(id: u32) -> Self {
-        Stream { id, segment: None, page: PageId::NONE, offset: 0, last_used: clock::now() }
+        Stream { id, segment: None, page: PageId::NONE, offset: 0, garbage: 0, last_used: clock::now() }
     }
 
     /// Finds room for a record of `len` bytes; `None` when that takes a new segment first
@@ -404,9 +408,6 @@ impl Stream {
     ) -> Result<Option<Segment>> {
         let tree = BTree::new(core, directory);
         let near = self.segment.map_or(PageId::NONE, |s| s.first);
-        if let Some(full) = self.segment {
-            tree.put(&full.key(), &full.value())?;
-        }
         // Streams are numbered anew in each life of the database, log positions never come back.
         let mut next = Segment {
             stream: self.id,
@@ -424,7 +425,17 @@ impl Stream {
         next.highest_txn = txn;
         self.page = next.first;
         self.offset = 0;
-        Ok(self.segment.replace(next))
+        self.garbage = 0;
+        let full = self.segment.replace(next);
+        if let Some(full) = &full {
+            // Not before nobody writes to it any more: where there is no next one, shorter records still find room in it, of later
+            // transactions. An entry that does not say whose records there are is taken for one of the whole life.
+            match tree.put(&full.key(), &full.value()) {
+                Err(error) if !error.is_passing() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(full)
     }
 
     /// Completes the newest segment of a stream nobody has written to for `idle`, so that it can be swept.
@@ -442,6 +453,17 @@ impl Stream {
         self.complete(core, directory)
     }
 
+    /// Notes that the record written last makes as many bytes of a long value garbage, once its transaction has committed and nobody sees
+    /// what was before.
+    pub(crate) fn note_garbage(&mut self, bytes: u64) {
+        self.garbage += bytes;
+    }
+
+    /// Whether its newest segment keeps so many bytes of long values from being freed that it is not to wait until it is full.
+    pub(crate) fn keeps_much(&self, core: &Core) -> bool {
+        self.garbage >= GARBAGE_EXTENTS * EXTENT_PAGES * core.page_size as u64
+    }
+
     /// Whether its newest segment does not lie in front of this extent.
     pub(crate) fn lies_behind(&self, extent: u64) -> bool {
         self.segment.is_some_and(|segment| segment.first.0 / EXTENT_PAGES >= extent)
@@ -452,6 +474,7 @@ impl Stream {
         let Some(segment) = self.segment else { return Ok(None) };
         BTree::new(core, directory).put(&segment.key(), &segment.value())?;
         self.segment = None;
+        self.garbage = 0;
         Ok(Some(segment))
     }
 

@@ -110,3 +110,63 @@ fn a_step_that_failed_is_the_same_step_when_it_is_tried_again() {
     drop(scan);
     txn.rollback().unwrap();
 }
+
+/// Where a value could not be read, the next step was the one behind its row.
+#[test]
+fn a_row_whose_value_could_not_be_read_comes_with_the_next_step() {
+    let disk = SimDisk::new(3);
+    filled(&disk, 40);
+    let (db, tree) = open(&disk);
+    let key = |row: u64| row.to_be_bytes();
+    let mut txn = db.begin(TransactionOptions::default());
+    [5, 17].into_iter().for_each(|row| txn.put(&tree, &key(row), &[8; 3 * PAGE as usize]).unwrap());
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let core = Arc::clone(&txn.shared.core);
+    let failing = |fails: bool| {
+        core.pool.forget_behind(&core.volume, PageId(0));
+        let read_error = if fails { gannet_io::sim::Chance::OneIn(1) } else { gannet_io::sim::Chance::Never };
+        let only = Some("a.gnt".to_owned());
+        disk.set_faults(gannet_io::sim::Faults { read_error, only, ..Default::default() });
+    };
+    let view = txn.view();
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    scan.seek(&key(5));
+    assert_eq!(scan.previous().unwrap().unwrap().0, &key(4));
+    failing(true);
+    assert!(scan.next().is_err());
+    assert!(scan.next().is_err());
+    failing(false);
+    assert_eq!(scan.next().unwrap().unwrap(), (&key(5)[..], &[8; 3 * PAGE as usize][..]));
+    scan.seek(&key(7));
+    assert_eq!(scan.previous().unwrap().unwrap().0, &key(6));
+    failing(true);
+    assert!(scan.previous().is_err());
+    failing(false);
+    assert_eq!(scan.previous().unwrap().unwrap().0, &key(5));
+
+    // What is shown, and passed over, likewise.
+    struct Keys(Vec<u64>);
+    impl super::Visitor for Keys {
+        type Error = crate::Error;
+        fn entry(&mut self, key: &[u8], _: &[u8]) -> crate::Result<()> {
+            self.0.push(u64::from_be_bytes(key.try_into().unwrap()));
+            Ok(())
+        }
+        fn goes_on(&mut self) -> crate::Result<bool> {
+            Ok(true)
+        }
+    }
+    let mut shown = Keys(Vec::new());
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    scan.seek(&key(16));
+    assert_eq!(scan.next().unwrap().unwrap().0, &key(16));
+    failing(true);
+    assert!(scan.show(&mut shown).is_err());
+    failing(false);
+    while scan.show(&mut shown).unwrap() {}
+    assert_eq!(shown.0, (17..40).collect::<Vec<_>>());
+    drop(scan);
+    txn.rollback().unwrap();
+}

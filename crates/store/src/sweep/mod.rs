@@ -51,6 +51,15 @@ const REST_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// A stream that nobody wrote to for so long has its newest segment swept, too.
 const STREAM_IDLE: Duration = Duration::from_secs(2);
 
+/// What became of a segment.
+enum Swept {
+    Freed,
+    /// The database is being closed, or whoever asked has given up.
+    GivenUp,
+    /// This transaction's records are in it, and some may see, or revert, what was before them.
+    Later(TxnId),
+}
+
 impl Shared {
     /// The body of the background thread: reserve segments for the log, the lists beside it, and, where it `sweeps`, the sweep. A long round is one of
     /// `jobs`.
@@ -123,7 +132,7 @@ impl Shared {
             return Ok(());
         }
         loop {
-            let segment = {
+            let mut segment = {
                 let mut streams = self.streams.lock();
                 let place = streams.complete.iter().position(|s| s.highest_txn < horizon);
                 match place.and_then(|place| streams.complete.remove(place)) {
@@ -133,12 +142,16 @@ impl Shared {
             };
             match self.sweep_segment(&segment, horizon, round) {
                 // The next start finds it again.
-                Ok(false) => {
+                Ok(Swept::GivenUp) => {
                     self.streams.lock().complete.push_front(segment);
                     round.check()?;
                     break;
                 }
-                Ok(true) => {
+                Ok(Swept::Later(writer)) => {
+                    segment.highest_txn = writer;
+                    self.streams.lock().complete.push_back(segment);
+                }
+                Ok(Swept::Freed) => {
                     round.segment_freed();
                     self.segments_swept.fetch_add(1, Ordering::Relaxed);
                 }
@@ -178,8 +191,7 @@ impl Shared {
         result
     }
 
-    /// False when it was given up, as the database is being closed.
-    fn sweep_segment(&self, segment: &Segment, horizon: TxnId, round: &mut Round<'_>) -> Result<bool> {
+    fn sweep_segment(&self, segment: &Segment, horizon: TxnId, round: &mut Round<'_>) -> Result<Swept> {
         let core = &self.core;
         let pages: Vec<PageId> = (0..EXTENT_PAGES).map(|i| PageId(segment.first.0 + i)).collect();
         let ring = ScanRing::new(EXTENT_PAGES as usize);
@@ -199,15 +211,17 @@ impl Shared {
                 round.pace()?;
             }
             for (at, record) in records {
-                debug_assert!(record.writer < horizon, "a swept segment lies behind the horizon");
+                if record.writer >= horizon {
+                    return Ok(Swept::Later(record.writer));
+                }
                 if self.is_stopping() {
-                    return Ok(false);
+                    return Ok(Swept::GivenUp);
                 }
                 if !record.done {
                     round.breathe()?;
                     core.throttle(&|| round.gives_up())?;
                     if !self.sweep_record(at, &record, round)? {
-                        return Ok(false);
+                        return Ok(Swept::GivenUp);
                     }
                 }
             }
@@ -215,11 +229,16 @@ impl Shared {
         }
         core.throttle(&|| round.gives_up())?;
         let mut mtr = Mtr::new(core);
-        BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
+        let directory = BTree::new(core, &self.undo_directory);
+        let underfull = directory.remove_with(&mut mtr, &segment.key(), |mtr| {
             mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
         })?;
         mtr.commit()?;
-        Ok(true)
+        // Keys only ever come behind all others: what becomes empty is not used again.
+        if underfull {
+            directory.shrink_if_possible(&segment.key())?;
+        }
+        Ok(Swept::Freed)
     }
 
     /// Has the leaves read, as deep batches, that dead entries are to be taken out of.
@@ -367,3 +386,6 @@ fn without_first(node: NodeRef<'_>, count: usize) -> Vec<u8> {
     NodeRef::new(&page).image(&mut image);
     image
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,8 @@ impl Transaction {
             if running && before == Seen::Absent {
                 if shared.is_loser(current.writer) {
                     let (writer, undo) = (current.writer, current.undo);
+                    // As long as the leaf is latched the loser has not ended: from now on its undo stays until this goes.
+                    let _kept = self.new_snapshot();
                     drop(leaf);
                     self.take_from_loser(root, writer, undo, ticket, &patience)?;
                     continue;

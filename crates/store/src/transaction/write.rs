@@ -9,6 +9,7 @@ use crate::log::TxnEvent;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
 use crate::node::{NodeRef, Place, max_key_len};
+use crate::overflow;
 use crate::pool::ExclusivePage;
 use crate::shared::CATALOG;
 use crate::space::EXTENT_PAGES;
@@ -392,6 +393,12 @@ impl Transaction {
         let undo_part = writing.stream.latch(&mut mtr, core, reserved)?;
         writing.txn.use_sequence(record.sequence);
         writing.stream.append(&mut mtr, undo_part, reserved, record);
+        if record.previous_flags & OVERFLOW != 0 && matches!(record.kind, UndoKind::Update | UndoKind::Delete)
+        {
+            // One that makes no sense is told of by whoever reads it.
+            let len = overflow::checked_reference(&record.value).map_or(0, |(len, _)| len);
+            writing.stream.note_garbage(len);
+        }
         mtr.put_entry(leaf, place, &record.key, payload);
         mtr.group().set_txn(writing.txn.id(), TxnEvent::Change { undo: undo.0 });
         mtr.commit()?;

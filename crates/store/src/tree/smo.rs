@@ -302,17 +302,18 @@ impl<'c> BTree<'c> {
     }
 
     /// Lets removing an entry of an unversioned tree take part in a mini-transaction that holds no latches yet.
-    /// `prepare` may allocate and free, once the leaf is latched. Leaves an empty leaf to be merged later.
+    /// `prepare` may allocate and free, once the leaf is latched. Says whether the leaf is left with so little that it is to be merged
+    /// ([`BTree::shrink_if_possible`]), behind the commit.
     pub(crate) fn remove_with(
         &self,
         mtr: &mut Mtr<'c>,
         key: &[u8],
         prepare: impl FnOnce(&mut Mtr<'c>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let part = mtr.add(self.leaf_exclusive(key)?);
         prepare(mtr)?;
         mtr.remove_entry(part, key);
-        Ok(())
+        Ok(is_underfull(mtr.page(part)))
     }
 
     /// Formats the root of a new tree as an empty leaf, on a page allocated by the same mini-transaction.
