@@ -55,6 +55,8 @@ impl InputRows {
             Input::Csv => {
                 let mut reader = csv::Reader::from_reader(source);
                 let header = reader.byte_headers().context("cannot read the header line")?;
+                // A source that was told to stop just ends.
+                interrupt::check()?;
                 if header != ["key", "value"].as_slice() {
                     bail!("{path:?} does not begin with the header line `key,value`");
                 }

@@ -361,9 +361,14 @@ fn listen(connection: &mut Connection, statement: &str, listening: &mut Listenin
     }
     ended.store(true, Ordering::Relaxed);
     let _ = listener.join();
-    interrupt::check()?;
-    done?;
-    told.context("the server did not say how it went")
+    match done {
+        // Ctrl-C that came too late for it changes nothing.
+        Ok(()) => told.context("the server did not say how it went"),
+        Err(failure) => {
+            interrupt::check()?;
+            Err(failure.into())
+        }
+    }
 }
 
 struct Listening<'r> {

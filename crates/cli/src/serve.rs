@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         max_delay: settings.duration("max_delay")?,
         shutdown_limit: settings.duration("shutdown_limit")?,
         archive: settings.path("archive"),
-        snapshot_limit: Some(settings.duration("snapshot_limit")?).filter(|limit| !limit.is_zero()),
+        snapshot_limit: settings.snapshot_limit()?,
         ..OpenOptions::default()
     };
     let limit = open.shutdown_limit;

@@ -390,6 +390,60 @@ fn output_that_nobody_reads_ends_quietly() {
     }
 }
 
+/// Whoever left the pager, or read a line only, had the change of all rows taken back without a word.
+#[test]
+fn rows_are_changed_whoever_reads_of_it() {
+    for place in places() {
+        let change = "delete from t where n > 10 returning repeat('x', 1000)";
+        let fill = "create table t (n int); insert into t select * from generate_series(1, 5000)";
+        good(place.path(), &["sql", "shop.gnt", "-q", "-c", fill], "");
+        let mut child = gannet(place.path(), &["sql", "shop.gnt", "-q", "-c", change])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+        let left =
+            good(place.path(), &["sql", "shop.gnt", "--format", "csv", "-c", "select count(*) from t"], "");
+        assert_eq!(left, "count\n10\n");
+    }
+}
+
+/// What was to get rows and has not got them is no reader who has seen enough.
+#[test]
+fn a_pipe_that_was_named_and_breaks_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    good(folder.path(), &["sql", "a.gnt", "--create", "-q", "-c", "create table t (n int)"], "");
+    assert!(Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
+    let pipe = folder.path().join("pipe");
+    let reader = std::thread::spawn(move || drop(std::fs::File::open(pipe).unwrap()));
+    let script = "\\copy (select repeat('x', 1000) from generate_series(1, 5000)) to 'pipe'\ninsert into t values (1);\n";
+    let told = bad(folder.path(), &["sql", "a.gnt", "-q"], script.as_bytes(), 3);
+    reader.join().unwrap();
+    assert!(told.contains("Broken pipe"), "{told}");
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_a_pipe_that_nobody_writes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    good(folder.path(), &["sql", "a.gnt", "--create", "-q", "-c", "create table t (n int)"], "");
+    assert!(Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
+    for command in ["\\copy t from 'pipe'", "\\i pipe"] {
+        std::fs::write(folder.path().join("script"), format!("\\echo begun\n{command}\n")).unwrap();
+        for signal in ["-INT", "-TERM"] {
+            let arguments = ["sql", "a.gnt", "-f", "script"];
+            let mut child = gannet(folder.path(), &arguments).stdout(Stdio::piped()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "begun\n");
+            send(signal, &child);
+            assert!(!child.wait().unwrap().success());
+        }
+    }
+}
+
 #[test]
 fn nothing_is_left_open_when_a_script_is_terminated() {
     let Place::File(folder) = &places()[0] else { unreachable!("the first place is a file") };

@@ -195,6 +195,19 @@ impl Settings {
         Error::Setup(format!("setting {name} = \"{text}\" ({place}): {why}"))
     }
 
+    /// How long a transaction may hold garbage back; `None`: as long as it likes.
+    ///
+    /// # Errors
+    /// It is longer than sessions can say, who count milliseconds as PostgreSQL does.
+    pub fn snapshot_limit(&self) -> Result<Option<Duration>> {
+        let limit = self.duration("snapshot_limit")?;
+        let most = Duration::from_millis(i32::MAX.unsigned_abs().into());
+        if limit > most {
+            return Err(self.refuse("snapshot_limit", "it is at most 24 days, or 0s for none"));
+        }
+        Ok(Some(limit).filter(|limit| !limit.is_zero()))
+    }
+
     /// Bytes of a size.
     pub fn size(&self, name: &'static str) -> Result<u64> {
         self.read(name, |text| parse_size(text).map_err(|error| error.to_string()))
@@ -375,7 +388,7 @@ mod tests {
         settings.size("wal_limit").unwrap();
         settings.duration("max_delay").unwrap();
         settings.duration("shutdown_limit").unwrap();
-        settings.duration("snapshot_limit").unwrap();
+        settings.snapshot_limit().unwrap();
         settings.duration("job_latency_target").unwrap();
         settings.switch("insecure_trust").unwrap();
         settings.io().unwrap();

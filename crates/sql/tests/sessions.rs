@@ -411,6 +411,46 @@ fn execute_of_a_prepared_statement_commits() {
     );
 }
 
+/// Each of the two was there when the other one was prepared.
+#[test]
+fn two_prepared_statements_that_execute_each_other_are_refused() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    session.0.prepare("a", "select 1", &[]).unwrap();
+    session.0.prepare("b", "execute a", &[]).unwrap();
+    session.0.close_prepared("a");
+    session.0.prepare("a", "execute b", &[]).unwrap();
+    assert_eq!(session.attempt("execute a").unwrap_err().state().0, "0A000");
+    assert_eq!(session.one("select 2"), "2");
+}
+
+#[test]
+fn a_chained_transaction_has_a_time_of_its_own() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let first = session.one("begin; select now()");
+    session.run("commit and chain");
+    let second = session.one("select now()");
+    assert_ne!(second, first);
+    session.run("rollback and chain");
+    assert_ne!(session.one("select now()"), second);
+    session.run("commit");
+}
+
+#[test]
+fn explain_of_execute_shows_the_plan_that_it_would_have_now() {
+    let fixture = Fixture::new(
+        "create table t (a int primary key, b int); insert into t select n, n from generate_series(1, 20000) n",
+    );
+    let mut session = fixture.session();
+    session.run("prepare p as select a from t where b = 7");
+    assert!(session.one("explain execute p").contains("Seq Scan"));
+    fixture.session().run("create index on t (b)");
+    assert!(session.one("explain execute p").contains("t_b_idx"));
+    fixture.session().run("drop table t");
+    assert_eq!(session.attempt("explain execute p").unwrap_err().state().0, "42P01");
+}
+
 #[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");

@@ -403,6 +403,11 @@ impl Database {
         self.shared.core.poison.check().err().map(|error| error.to_string())
     }
 
+    /// Behind the last record of the log: whatever has been committed so far, asynchronously or not, is in front of it.
+    pub fn log_end(&self) -> Lsn {
+        self.shared.core.log.end()
+    }
+
     /// Writes everything that is dirty now and moves the checkpoint behind it.
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.core.poison.check()?;

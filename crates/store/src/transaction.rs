@@ -34,7 +34,7 @@ use crate::txn::registry::{Owner, Snapshot};
 use crate::undo::Stream;
 use crate::versions::{ALL_OWN, Reader};
 use crate::view::{self, LongValues, View};
-use gannet_base::{TreeId, TxnId};
+use gannet_base::{Lsn, TreeId, TxnId};
 pub use seen::Outcome;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -194,6 +194,8 @@ pub struct Transaction {
     /// Savepoints that a rollback to an earlier one has made invalid: ranges of their numbers, from the first (not
     /// including it) to the last, ascending.
     lost_savepoints: Vec<(u64, u64)>,
+    /// The commit is not told of before the log is durable up to here.
+    behind: Lsn,
 }
 
 /// What a transaction's views and other threads have of it.
@@ -284,6 +286,7 @@ impl Transaction {
             changes: 0,
             last_savepoint: 0,
             lost_savepoints: Vec::new(),
+            behind: Lsn::ZERO,
         }
     }
 
@@ -315,6 +318,12 @@ impl Transaction {
     /// Decides anew when the commit is acknowledged.
     pub fn set_durability(&mut self, durability: Durability) {
         self.options.durability = durability;
+    }
+
+    /// Has the commit wait, unless it is asynchronous, until the log is durable up to `lsn` ([`Database::log_end`](crate::Database::log_end)), also
+    /// where this transaction writes nothing: for who hands on what another one has committed asynchronously.
+    pub fn wait_for_log(&mut self, lsn: Lsn) {
+        self.behind = self.behind.max(lsn);
     }
 
     /// Decides anew how long to wait for a row, see [`TransactionOptions::lock_timeout`].

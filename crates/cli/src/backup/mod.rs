@@ -81,17 +81,20 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     // Standard output has the backup.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
-    match arguments.json {
-        true => writeln!(out, "{:#}", backup_json(&name, by_server, &done, cached))?,
-        false => {
-            tell_backup(&mut *out, &name, by_server, &done, cached)?;
-            if let Some(statistics) = &done.statistics {
-                writeln!(out)?;
-                stat::text::write(&mut *out, &name, by_server, statistics)?;
+    let mut tell = || -> Result<()> {
+        match arguments.json {
+            true => writeln!(out, "{:#}", backup_json(&name, by_server, &done, cached))?,
+            false => {
+                tell_backup(&mut *out, &name, by_server, &done, cached)?;
+                if let Some(statistics) = &done.statistics {
+                    writeln!(out)?;
+                    stat::text::write(&mut *out, &name, by_server, statistics)?;
+                }
             }
         }
-    }
-    out.flush()?;
+        Ok(out.flush()?)
+    };
+    crate::unless_broken_pipe(tell())?;
     match done.complaint {
         Some(complaint) => bail!("the backup is complete, but {complaint}"),
         None => Ok(()),

@@ -162,7 +162,11 @@ fn archives(arguments: &Verify, who: &mut Who) -> Result<()> {
             documents.push(archive_json(path, who.is_server(), &verified));
         }
         match verified {
-            Ok(verified) if !arguments.json => tell_archive(&mut out, path, &verified)?,
+            Ok(verified) if !arguments.json => {
+                // Whoever reads of one may have seen enough; the others are looked at all the same.
+                let told = tell_archive(&mut out, path, &verified);
+                crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
+            }
             Ok(_) => {}
             Err(error) => {
                 if !is_one {
@@ -171,14 +175,13 @@ fn archives(arguments: &Verify, who: &mut Who) -> Result<()> {
                 failures.push(error);
             }
         }
-        out.flush()?;
     }
-    match (&documents[..], is_one) {
-        ([], _) => {}
-        ([one], true) => writeln!(out, "{one:#}")?,
-        (several, _) => writeln!(out, "{:#}", json!(several))?,
-    }
-    out.flush()?;
+    let told = match (&documents[..], is_one) {
+        ([], _) => Ok(()),
+        ([one], true) => writeln!(out, "{one:#}"),
+        (several, _) => writeln!(out, "{:#}", json!(several)),
+    };
+    crate::unless_broken_pipe(told.and_then(|()| out.flush()).map_err(Into::into))?;
     match failures.len() {
         0 => Ok(()),
         1 if is_one => Err(failures.remove(0)),

@@ -88,12 +88,11 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let cached = cached.left_behind()?;
     let how = How { by_server, by_statements };
     let mut out = io::stdout().lock();
-    if arguments.json {
-        writeln!(out, "{:#}", as_json(arguments, &how, &outcome, &job, cached))?;
-    } else {
-        tell(&mut out, arguments, &how, &outcome, &job, cached)?;
-    }
-    out.flush()?;
+    let told = match arguments.json {
+        true => writeln!(out, "{:#}", as_json(arguments, &how, &outcome, &job, cached)).map_err(Into::into),
+        false => tell(&mut out, arguments, &how, &outcome, &job, cached),
+    };
+    crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
     match outcome.bad_rows + outcome.bad_statements {
         0 => Ok(()),
         _ => bail!("{} bad rows and {} statements were skipped", outcome.bad_rows, outcome.bad_statements),

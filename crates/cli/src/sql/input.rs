@@ -3,13 +3,16 @@
 use super::signal::Signals;
 use crate::input::standard_input_chunks;
 use anyhow::{Context, Result, anyhow};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Cmd, Config, Editor, KeyCode, KeyEvent, Modifiers};
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -54,6 +57,53 @@ pub(super) trait Source {
     }
 }
 
+// ---- files that were named --------------------------------------------------------------------------------------------
+
+/// A file. One that is no regular one, such as a pipe, may stay silent for ever, or have nobody yet who writes to it, and Ctrl-C has to be heard.
+pub(super) struct InputFile {
+    file: File,
+    /// Of one that may have to be waited for.
+    signals: Option<Signals>,
+}
+
+impl InputFile {
+    pub(super) fn open(path: &Path, signals: &Signals) -> io::Result<Self> {
+        // Else opening a pipe waits for somebody who writes.
+        let file =
+            File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
+        }
+        Ok(InputFile { file, signals: (!kind.is_file()).then(|| signals.clone()) })
+    }
+}
+
+impl Read for InputFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(signals) = &self.signals else { return self.file.read(buffer) };
+        let period = Timespec { tv_sec: 0, tv_nsec: PERIOD.subsec_nanos().into() };
+        loop {
+            let mut files = [PollFd::new(&self.file, PollFlags::IN)];
+            match rustix::event::poll(&mut files, Some(&period)) {
+                Ok(0) | Err(Errno::INTR) if signals.is_pressed() => return Err(interrupted()),
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.file.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+/// Why reading ends where Ctrl-C came. (`Interrupted` is what is tried again.)
+fn interrupted() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "canceled by user")
+}
+
 // ---- scripts ----------------------------------------------------------------------------------------------------------
 
 /// A file.
@@ -66,12 +116,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
-        let metadata = file.metadata().with_context(|| format!("cannot look at {path:?}"))?;
-        if metadata.is_dir() {
-            return Err(anyhow!("cannot read {path:?}: it is a folder"));
-        }
+    pub(super) fn open(path: &Path, signals: &Signals) -> Result<Self> {
+        let file = InputFile::open(path, signals).with_context(|| format!("cannot open {path:?}"))?;
         let name = crate::output::printable(&path.display().to_string());
         Ok(Script { name, reader: Box::new(BufReader::with_capacity(CHUNK, file)), number: 0, named: true })
     }
@@ -120,7 +166,7 @@ impl Read for StandardInput {
                 }
                 Err(RecvTimeoutError::Disconnected) => self.ended = true,
                 Err(RecvTimeoutError::Timeout) if self.signals.is_pressed() => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "interrupted"));
+                    return Err(interrupted());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -1,7 +1,7 @@
 //! Commands of the shell, which begin with a backslash.
 
 use super::format::Expanded;
-use super::input::{Script, Source};
+use super::input::{InputFile, Script, Source};
 use super::printer::Data;
 use super::shell::{How, Shell, Step};
 use super::{copy, describe};
@@ -95,7 +95,7 @@ pub(super) fn run(
             splitter.reset();
             Step::Fine
         }
-        ("i" | "include", [file]) => match Script::open(Path::new(file)) {
+        ("i" | "include", [file]) => match Script::open(Path::new(file), &shell.signals) {
             Ok(mut script) => shell.include(&mut script, source)?,
             Err(error) => wrong(shell, source, &format!("\\{name}: {error:#}")),
         },
@@ -170,7 +170,7 @@ fn run_copy(shell: &mut Shell, text: &str, source: &mut dyn Source) -> Step {
     };
     let data = match &parsed.file {
         None => None,
-        Some(path) if parsed.from => match open_file(path) {
+        Some(path) if parsed.from => match InputFile::open(Path::new(path), &shell.signals) {
             Ok(file) => Some(Data::From(file)),
             Err(error) => return wrong(shell, source, &format!("\\copy: {path}: {error}")),
         },
@@ -180,14 +180,6 @@ fn run_copy(shell: &mut Shell, text: &str, source: &mut dyn Source) -> Step {
         },
     };
     shell.run_statement(&parsed.sql, Some(source), How { expanded: false, data })
-}
-
-fn open_file(path: &str) -> std::io::Result<File> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is a folder"));
-    }
-    Ok(file)
 }
 
 fn set_output(shell: &mut Shell, file: Option<&str>, source: &dyn Source) -> Step {

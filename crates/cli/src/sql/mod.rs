@@ -127,8 +127,11 @@ fn run_scripts(shell: &mut Shell, arguments: &Sql, signals: &Signals) -> Result<
         return Ok(code(shell, step, signals, SCRIPT));
     }
     for path in &arguments.file {
-        let mut script =
-            if path == Path::new("-") { Script::standard_input(signals, true) } else { Script::open(path)? };
+        let mut script = if path == Path::new("-") {
+            Script::standard_input(signals, true)
+        } else {
+            Script::open(path, signals)?
+        };
         let step = shell.run_source(&mut script)?;
         if step != Step::Fine && step != Step::Quit {
             return Ok(code(shell, step, signals, SCRIPT));

@@ -1,7 +1,7 @@
 //! Results on their way to whoever reads them, and data of COPY both ways.
 
 use super::format::{Style, Writer};
-use super::input::{Line, Source};
+use super::input::{InputFile, Line, Source};
 use super::report;
 use super::terminal::Screen;
 use crate::arguments::Format;
@@ -54,7 +54,7 @@ impl Write for Out<'_> {
 /// Where the data of COPY comes from or goes to, when it is not the script and the output.
 pub(super) enum Data {
     /// `\copy ... from 'file'`
-    From(File),
+    From(InputFile),
     /// `\copy ... to 'file'`
     To(BufWriter<File>),
 }
@@ -68,6 +68,10 @@ pub(super) struct Printer<'o, 's> {
     /// Where the statement comes from: there is the data of COPY FROM STDIN as well.
     pub(super) source: Option<&'s mut dyn Source>,
     pub(super) data: Option<Data>,
+    /// The statement is to have its effect, also where whoever reads of it leaves.
+    pub(super) goes_on: bool,
+    /// He has left.
+    left: bool,
     writer: Option<Writer>,
     /// COPY FROM STDIN reads the script, and has not come to its end.
     reading: bool,
@@ -82,6 +86,8 @@ impl<'o> Printer<'o, '_> {
             out,
             source: None,
             data: None,
+            goes_on: false,
+            left: false,
             writer: None,
             reading: false,
             copied_out: false,
@@ -94,7 +100,24 @@ impl<'o> Printer<'o, '_> {
             // Data that nobody took is not to be read as statements.
             while self.copy_line(&mut Vec::new())? {}
         }
-        self.out.finish()
+        match self.left {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => self.out.finish(),
+        }
+    }
+
+    /// Writes some of a result, unless nobody reads it any more.
+    fn show(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        if self.left {
+            return Ok(());
+        }
+        match write(self) {
+            Err(error) if self.goes_on && error.kind() == io::ErrorKind::BrokenPipe => {
+                self.left = true;
+                Ok(())
+            }
+            written => written,
+        }
     }
 
     /// A line of data from the script; false at its end.
@@ -134,10 +157,10 @@ impl Receiver for Printer<'_, '_> {
     }
 
     fn row(&mut self, values: &[Option<&str>]) -> io::Result<()> {
-        match &mut self.writer {
-            Some(writer) => writer.row(values, &mut self.out),
+        self.show(|printer| match &mut printer.writer {
+            Some(writer) => writer.row(values, &mut printer.out),
             None => Err(io::Error::other("a row came before its columns")),
-        }
+        })
     }
 
     fn complete(&mut self, tag: &str) -> io::Result<()> {
@@ -145,18 +168,22 @@ impl Receiver for Printer<'_, '_> {
         if let Some(Data::To(file)) = &mut self.data {
             file.flush()?;
         }
-        let mut tagged = !std::mem::take(&mut self.copied_out);
-        if let Some(mut writer) = self.writer.take() {
-            writer.finish(&mut self.out)?;
-            // What changes rows and returns some says how many.
-            tagged = ["INSERT", "UPDATE", "DELETE", "MERGE"].iter().any(|command| tag.starts_with(command));
-        }
-        if tagged && !self.quiet && self.style.format == Format::Table && !self.style.tuples_only {
-            let mut shown = String::new();
-            super::text::escape(tag, &mut shown);
-            writeln!(self.out, "{shown}")?;
-        }
-        Ok(())
+        self.show(|printer| {
+            let mut tagged = !std::mem::take(&mut printer.copied_out);
+            if let Some(mut writer) = printer.writer.take() {
+                writer.finish(&mut printer.out)?;
+                // What changes rows and returns some says how many.
+                tagged =
+                    ["INSERT", "UPDATE", "DELETE", "MERGE"].iter().any(|command| tag.starts_with(command));
+            }
+            if tagged && !printer.quiet && printer.style.format == Format::Table && !printer.style.tuples_only
+            {
+                let mut shown = String::new();
+                super::text::escape(tag, &mut shown);
+                writeln!(printer.out, "{shown}")?;
+            }
+            Ok(())
+        })
     }
 
     fn notice(&mut self, notice: &Report) {

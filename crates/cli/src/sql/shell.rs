@@ -69,7 +69,7 @@ pub(super) struct Shell {
     pub(super) settings: Settings,
     /// Where results go, when it is not standard output.
     pub(super) output: Option<BufWriter<File>>,
-    signals: Signals,
+    pub(super) signals: Signals,
     depth: u32,
     /// Ctrl-C was pressed during a statement, and what was typed ahead has not been forgotten yet.
     interrupted: bool,
@@ -220,10 +220,16 @@ impl Shell {
             Some(file) => Out::File(file),
             None => standard_output(&self.settings),
         };
-        let paged = matches!(out, Out::Screen(_));
+        let reader = match (&out, &how.data) {
+            (Out::File(_), _) | (_, Some(Data::To(_))) => Reader::File,
+            (Out::Screen(_), _) => Reader::Pager,
+            (Out::Plain(_), _) => Reader::Ours,
+        };
         let mut printer = Printer::new(style, self.settings.quiet, out);
         printer.source = source;
         printer.data = how.data;
+        // Who changes rows wants them changed, also where he has seen enough of them.
+        printer.goes_on = reader != Reader::File && !only_reads(sql);
         let start = Instant::now();
         let backend = &mut self.backend;
         let signals = &self.signals;
@@ -236,10 +242,12 @@ impl Shell {
         let written = printer.finish();
         let step = match done {
             Ok(()) => Step::Fine,
-            Err(failure) => self.failure(&failure, sql, place.as_deref(), paged),
+            Err(failure) => self.failure(&failure, sql, place.as_deref(), reader),
         };
         let step = match (step, written) {
-            (Step::Fine, Err(error)) => self.failure(&Failure::Receiver(error), sql, place.as_deref(), paged),
+            (Step::Fine, Err(error)) => {
+                self.failure(&Failure::Receiver(error), sql, place.as_deref(), reader)
+            }
             (step, _) => step,
         };
         if self.settings.timing && step != Step::Pipe {
@@ -249,12 +257,14 @@ impl Shell {
     }
 
     /// Tells of a failure.
-    fn failure(&self, failure: &Failure, sql: &str, place: Option<&str>, paged: bool) -> Step {
+    fn failure(&self, failure: &Failure, sql: &str, place: Option<&str>, reader: Reader) -> Step {
         let text = match failure {
             Failure::Server(report) => report::format(report, sql),
             // Who leaves the pager has seen enough; so has a pipe's reader.
-            Failure::Receiver(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return if paged { Step::Fine } else { Step::Pipe };
+            Failure::Receiver(error)
+                if error.kind() == io::ErrorKind::BrokenPipe && reader != Reader::File =>
+            {
+                return if reader == Reader::Pager { Step::Fine } else { Step::Pipe };
             }
             Failure::Receiver(error) => {
                 format!("ERROR:  {}\n", super::text::escape_lines(&error.to_string()))
@@ -278,7 +288,7 @@ impl Shell {
         let backend = &mut self.backend;
         match self.signals.during(backend.canceller(), || backend.run(sql, &mut collected)) {
             Ok(()) => Ok(collected),
-            Err(failure) => Err(self.failure(&failure, sql, None, false)),
+            Err(failure) => Err(self.failure(&failure, sql, None, Reader::Ours)),
         }
     }
 
@@ -323,10 +333,14 @@ impl Shell {
             Some(file) => Out::File(file),
             None => standard_output(&self.settings),
         };
-        let paged = matches!(out, Out::Screen(_));
+        let reader = match &out {
+            Out::File(_) => Reader::File,
+            Out::Screen(_) => Reader::Pager,
+            Out::Plain(_) => Reader::Ours,
+        };
         match out.write_all(text.as_bytes()).and_then(|()| out.finish()) {
             Ok(()) => step,
-            Err(error) => self.failure(&Failure::Receiver(error), "", None, paged),
+            Err(error) => self.failure(&Failure::Receiver(error), "", None, reader),
         }
     }
 
@@ -351,6 +365,44 @@ fn standard_output<'o>(settings: &Settings) -> Out<'o> {
     }
 }
 
+/// Who reads what a statement gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reader {
+    /// Whoever reads our output, or its pager: if he leaves, he has seen enough.
+    Ours,
+    Pager,
+    /// A file that was named, perhaps a pipe: who leaves there has not got what he was to get.
+    File,
+}
+
+/// Whether a statement has nothing but its result, as far as its first word tells: the others are to have their effect, whoever looks on.
+fn only_reads(sql: &str) -> bool {
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+        words.map(str::to_ascii_lowercase).collect::<Vec<_>>()
+    };
+    let mut rest = sql.trim_start();
+    loop {
+        let behind = match rest.get(..2) {
+            Some("--") => rest.split_once('\n').map(|(_, behind)| behind),
+            Some("/*") => rest.split_once("*/").map(|(_, behind)| behind),
+            _ => rest.strip_prefix('('),
+        };
+        match behind {
+            Some(behind) => rest = behind.trim_start(),
+            None => break,
+        }
+    }
+    let words = words(rest);
+    let changes = |word: &String| matches!(&**word, "insert" | "update" | "delete" | "merge");
+    match words.first().map(String::as_str) {
+        Some("select" | "table" | "values" | "show" | "copy") => true,
+        // Also of one that only reads from a column of that name: it is computed to its end in vain.
+        Some("with" | "explain") => !words.iter().any(changes),
+        _ => false,
+    }
+}
+
 /// As psql says it.
 fn time_line(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1e3;
@@ -370,5 +422,19 @@ mod tests {
     fn times_read_like_psqls() {
         assert_eq!(time_line(Duration::from_micros(1234)), "Time: 1.234 ms\n");
         assert_eq!(time_line(Duration::from_millis(61_500)), "Time: 61500.000 ms (01:01.500)\n");
+    }
+
+    #[test]
+    fn what_only_reads_is_known_by_its_first_word() {
+        for sql in
+            ["select 1", " (SELECT 1)", "-- delete\n/* update */ values (1)", "with a as (select 1) table a"]
+        {
+            assert!(only_reads(sql), "{sql}");
+        }
+        for sql in
+            ["delete from t", "/* a */ INSERT into t", "with a as (delete from t returning 1) select", ""]
+        {
+            assert!(!only_reads(sql), "{sql}");
+        }
     }
 }

@@ -55,6 +55,22 @@ fn statements_without_rows_and_without_text() {
 }
 
 #[test]
+fn names_of_relations_in_parameters_are_those_of_the_bind() {
+    let fixture = Fixture::with("create sequence old; select setval('old', 100)", |_| {});
+    let (mut wire, mut other) = (fixture.connect(), fixture.connect());
+    wire.series(&[parse("s", "select nextval($1)", &[2205])]).good();
+    let mut next = |name: &str| {
+        let told = wire.series(&[bind("", "s", 0, &[Some(name.as_bytes())], 0), execute("", 0)]);
+        told.good().text()[0][0].clone()
+    };
+    assert_eq!(next("old"), "101");
+    other.run("create sequence new");
+    assert_eq!(next("new"), "1");
+    other.run("alter sequence old rename to older; alter sequence new rename to old");
+    assert_eq!(next("old"), "2");
+}
+
+#[test]
 fn formats_are_those_of_the_last_bind() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

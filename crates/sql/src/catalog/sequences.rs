@@ -8,7 +8,8 @@
 //! # Why a crash is harmless
 //! A counter is raised in a transaction of its own, which commits asynchronously *before* the first number of the block is given. What
 //! a transaction does with the number is logged behind that commit, and the log survives a crash up to some point: if the
-//! number's use survived, so did the raise. Numbers of the block that were not given are lost; that leaves a gap.
+//! number's use survived, so did the raise. Who uses a number elsewhere, and writes nothing, has his commit wait for the raise ([`Numbers::raised`]),
+//! and so has who sets a sequence. Numbers of the block that were not given are lost; that leaves a gap.
 //! The session's own transaction is not touched, so its rollback takes nothing back, and nobody waits for its end.
 //!
 //! # Layout
@@ -27,7 +28,10 @@
 
 use super::model::{Catalog, FIRST_USER_OID, Oid, Sequence, Table};
 use crate::{Error, Result, SqlState};
+use gannet_base::Lsn;
 use gannet_base::sync::Mutex;
+use gannet_base::sync::atomic::AtomicU64;
+use gannet_base::sync::atomic::Ordering::Relaxed;
 use gannet_store::{Database, Durability, Transaction, TransactionOptions, Tree, View};
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -119,6 +123,8 @@ pub struct Numbers {
     oids: Mutex<Block>,
     sequences: Mutex<HashMap<Oid, Arc<Mutex<SequenceState>>>>,
     rows: Mutex<HashMap<Oid, Arc<Mutex<Block>>>>,
+    /// Where the log ended when a counter had been raised last.
+    raised: AtomicU64,
 }
 
 impl Numbers {
@@ -155,6 +161,7 @@ impl Numbers {
             oids: Mutex::new(Block::default()),
             sequences: Mutex::default(),
             rows: Mutex::default(),
+            raised: AtomicU64::new(0),
         })
     }
 
@@ -306,7 +313,13 @@ impl Numbers {
             transaction.put(&self.tree, key, value)?;
         }
         transaction.commit()?;
+        self.raised.fetch_max(self.database.log_end().0, Relaxed);
         Ok(())
+    }
+
+    /// All numbers that were given so far are stored in front of here in the log.
+    pub fn raised(&self) -> Lsn {
+        Lsn(self.raised.load(Relaxed))
     }
 }
 

@@ -7,7 +7,9 @@ use super::{
     validate,
 };
 use crate::bind::{self, identifier};
-use crate::catalog::{Check, Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey};
+use crate::catalog::{
+    Check, Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey, TableStatistics, storage,
+};
 use crate::types::text::TextStyle;
 use crate::types::{Value, cast};
 use crate::{Error, Result, SqlState};
@@ -415,6 +417,15 @@ fn change_type(
         Ok(())
     })?;
     let table = context.put_table(table)?;
+    // Neither their order nor what is the same need be as before.
+    if let Some(known) = context.catalog.statistics.get(&table.oid)
+        && known.columns.contains_key(&number)
+    {
+        let mut statistics = TableStatistics::clone(known);
+        statistics.columns.remove(&number);
+        let catalog = Arc::make_mut(context.catalog);
+        storage::put_statistics(&mut context.transaction.borrow_mut(), catalog, table.oid, statistics)?;
+    }
     // A value may have become another one, as a number that is rounded.
     for check in &table.checks {
         let mentions = context.mentions(&table, &check.expression)?;

@@ -15,7 +15,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Rows between two looks at whether the statement was cancelled.
-const CHECK_EVERY: u32 = 4096;
+pub(super) const CHECK_EVERY: u32 = 4096;
 
 /// Fills the tree of an index (by position, not the primary one), which this transaction has created, from the table's rows.
 pub(super) fn fill_index(context: &DdlContext<'_>, table: &Table, position: usize) -> Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn fill_index(context: &DdlContext<'_>, table: &Table, position: usiz
     })?;
     let index = &table.indexes[position];
     let tree = context.tree(&index.storage)?;
-    load(context, &tree, sorter.finish()?, |_, row_key| {
+    load(context, &tree, sorter.finish(&|| context.check())?, |_, row_key| {
         duplicate_of(context, table, position, &rows, row_key)
     })
 }
@@ -84,7 +84,7 @@ pub(super) fn rewrite(
         sorter.push(&new_key, &new_row)
     })?;
     let tree = context.tree(&new.storage)?;
-    load(context, &tree, sorter.finish()?, |key, value| {
+    load(context, &tree, sorter.finish(&|| context.check())?, |key, value| {
         let everything: Vec<usize> = (0..new.columns.len()).collect();
         let mut values = Vec::new();
         new.codec().decode_row(key, value, &everything, &mut values)?;
@@ -227,8 +227,10 @@ struct Long(Option<Sorter>);
 impl Long {
     fn put(self, context: &DdlContext<'_>, tree: &Tree) -> Result<()> {
         if let Some(entries) = self.0 {
-            let mut entries = entries.finish()?;
+            let check = || context.check();
+            let mut entries = entries.finish(&check)?;
             while let Some((key, value)) = entries.next()? {
+                check()?;
                 put_long(context, tree, key, value)?;
             }
         }
@@ -311,7 +313,7 @@ fn fill_together(
         let fill = |((_, sorter), loader): ((usize, Sorter), _)| {
             start_thread(scope, "gannet-index", move || {
                 let mut filling = Filling::new(loader, engine);
-                let twice = filling.push_all(sorter.finish()?, check)?;
+                let twice = filling.push_all(sorter.finish(check)?, check)?;
                 Ok((twice, filling.finish()?))
             })
         };

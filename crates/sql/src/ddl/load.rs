@@ -303,7 +303,7 @@ fn fill_rows(
 
 /// A tree of the rows in order, and of those that came out of order.
 fn merge(context: &DdlContext<'_>, table: &Table, ordered: &Tree, disordered: Sorter) -> Result<Storage> {
-    let mut sorted = disordered.finish()?;
+    let mut sorted = disordered.finish(&|| context.check())?;
     let storage = context.new_storage("t")?;
     let tree = context.tree(&storage)?;
     let mut scan = context.latest_view().scan(ordered, (Bound::Unbounded, Bound::Unbounded))?;
@@ -328,6 +328,10 @@ fn merge(context: &DdlContext<'_>, table: &Table, ordered: &Tree, disordered: So
         while let Some((key, row)) = waiting {
             push(key, row)?;
             waiting = sorted.next()?;
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(4096) {
+                context.check()?;
+            }
         }
         Ok(())
     })?;

@@ -8,6 +8,7 @@
 //! 3, section 5.4.1).
 //! An entry of a run is the length of its key and of its value, 4 bytes each, and then the two.
 
+use super::build::CHECK_EVERY;
 use crate::{Error, Result};
 use gannet_store::{Engine, TempFile, TempReader, WorkMemory};
 use std::ops::Range;
@@ -251,8 +252,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// All entries in order.
-    pub(super) fn finish(mut self) -> Result<Sorted> {
+    /// All entries in order. Where that takes passes over them, `check` is asked now and then whether to go on.
+    pub(super) fn finish(mut self, check: &dyn Fn() -> Result<()>) -> Result<Sorted> {
         if self.runs.is_empty() {
             self.sort();
             return Ok(Sorted(Source::Memory { sorter: Box::new(self), next: 0 }));
@@ -271,7 +272,7 @@ impl Sorter {
         let first = runs.iter().position(|run| matches!(run, Run::Memory(_))).unwrap_or(runs.len());
         let in_memory = runs.split_off(first);
         while runs.len() > FAN_IN {
-            let longer = merge_pass(&engine, file.take(), runs)?;
+            let longer = merge_pass(&engine, file.take(), runs, check)?;
             (file, runs) = (Some(longer.0), longer.1);
         }
         runs.extend(in_memory);
@@ -315,7 +316,12 @@ fn write_entry(writer: &mut gannet_store::TempWriter, key: u32, entry: &[u8]) ->
 }
 
 /// Merges groups of runs, which are in the file, into longer ones in another one.
-fn merge_pass(engine: &Engine, file: Option<TempFile>, runs: Vec<Run>) -> Result<(TempFile, Vec<Run>)> {
+fn merge_pass(
+    engine: &Engine,
+    file: Option<TempFile>,
+    runs: Vec<Run>,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<(TempFile, Vec<Run>)> {
     let mut writer = engine.temp_file()?.writer()?;
     let mut longer = Vec::new();
     let mut runs = runs.into_iter();
@@ -326,8 +332,13 @@ fn merge_pass(engine: &Engine, file: Option<TempFile>, runs: Vec<Run>) -> Result
         }
         let from = writer.position();
         let mut merge = Merge::of(file.as_ref(), group)?;
+        let mut count = 0_u32;
         while let Some(head) = merge.next()? {
             write_entry(&mut writer, head.key as u32, head.entry())?;
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(CHECK_EVERY) {
+                check()?;
+            }
         }
         longer.push(Run::File(from..writer.position()));
     }
@@ -511,7 +522,7 @@ mod tests {
             sorter.push(&scattered.to_be_bytes(), &vec![7; (scattered % 200) as usize]).unwrap();
         }
         assert!(in_file(&sorter) > 2 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
-        let mut sorted = sorter.finish().unwrap();
+        let mut sorted = sorter.finish(&|| Ok(())).unwrap();
         for number in 0..count {
             let (key, value) = sorted.next().unwrap().unwrap();
             assert_eq!(key, number.to_be_bytes());
@@ -542,7 +553,7 @@ mod tests {
         }
         wanted.sort();
         assert!(in_file(&sorter) > 0 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
-        let mut sorted = sorter.finish().unwrap();
+        let mut sorted = sorter.finish(&|| Ok(())).unwrap();
         for (key, value) in &wanted {
             assert_eq!(sorted.next().unwrap(), Some((&key[..], &value[..])));
         }

@@ -380,6 +380,15 @@ impl Session {
     /// How the parameters that [`Session::bind`] takes are read from text: by the settings and the clock of this moment.
     pub fn input_style(&mut self) -> &TextStyle {
         self.state.begin_statement(self.transaction.is_some(), false);
+        // Names of regclass are those of this moment, too.
+        match &mut self.transaction {
+            None => self.state.follow_catalog(&self.database.0),
+            Some(open) if !open.failed => {
+                let catalog = open.catalog(&self.database.0);
+                self.state.set_catalog(&catalog);
+            }
+            Some(_) => {}
+        }
         &self.state.style
     }
 

@@ -1,7 +1,7 @@
 //! What functions and operators see of a session.
 
 use super::Notice;
-use super::database::{Database, now, now_coarse};
+use super::database::{Database, Shared, now, now_coarse};
 use super::interrupt::Interrupt;
 use super::prepared::Prepared;
 use super::settings::{self, DEFINITIONS, KEYS, Key, Settings, severity_rank};
@@ -11,6 +11,7 @@ use crate::catalog::{Catalog, Sequence, Table};
 use crate::functions::Patterns;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
+use gannet_base::Lsn;
 use gannet_store::Engine;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -75,6 +76,8 @@ pub struct SessionState {
     /// What nextval gave, by sequence.
     current: RefCell<HashMap<u32, i64>>,
     last: Cell<Option<i64>>,
+    /// The log up to here has what sequences have given, or were set to, since the last commit.
+    given: Cell<Lsn>,
     /// Regular expressions, compiled.
     pub(crate) patterns: RefCell<Patterns>,
     /// Where `random()` stands, once `setseed()` was called.
@@ -106,6 +109,7 @@ impl SessionState {
             copy_source: RefCell::default(),
             current: RefCell::default(),
             last: Cell::new(None),
+            given: Cell::new(Lsn::ZERO),
             patterns: RefCell::default(),
             seed: Cell::new(None),
         }
@@ -136,6 +140,12 @@ impl SessionState {
         self.style.now = self.transaction_start;
     }
 
+    /// A transaction begins within the statement that has ended the one before.
+    pub(super) fn begin_chained(&mut self) {
+        self.transaction_start = self.statement_start;
+        self.style.now = self.transaction_start;
+    }
+
     /// Whatever settings have changed is in force from here on: for the binder, for values that are read and written.
     #[inline]
     pub(super) fn settle_style(&mut self) {
@@ -149,6 +159,13 @@ impl SessionState {
         self.style_changed.set(false);
         let catalog = self.style.catalog.take();
         self.style = TextStyle { now: self.style.now, catalog, ..self.settings.borrow().style.clone() };
+    }
+
+    /// The same from the definitions in force.
+    pub(super) fn follow_catalog(&mut self, shared: &Shared) {
+        if !self.style.catalog.as_ref().is_some_and(|known| shared.is_current(known)) {
+            self.style.catalog = Some(shared.catalog());
+        }
     }
 
     /// Names of regclass and its kin are taken from here.
@@ -283,9 +300,15 @@ impl SessionState {
     /// The next value of a sequence. Not taken back by a rollback.
     pub fn nextval(&self, sequence: &Sequence) -> Result<i64> {
         let value = self.handle.0.numbers.nextval(sequence)?;
+        self.given.set(self.handle.0.numbers.raised());
         self.current.borrow_mut().insert(sequence.oid, value);
         self.last.set(Some(value));
         Ok(value)
+    }
+
+    /// Up to where the log has to be durable before anybody hears that what sequences have given is his; asked once.
+    pub(super) fn take_given(&self) -> Lsn {
+        self.given.replace(Lsn::ZERO)
     }
 
     /// The value nextval gave last in this session; 55000 when none.
@@ -311,6 +334,7 @@ impl SessionState {
     /// Sets a sequence's position; `called`: the next value is the one behind it.
     pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<()> {
         self.handle.0.numbers.setval(sequence, value, called)?;
+        self.given.set(self.handle.0.numbers.raised());
         if called {
             self.current.borrow_mut().insert(sequence.oid, value);
         }

@@ -303,6 +303,7 @@ impl Open {
         let mut transaction = transaction.into_inner();
         // As it is set now: SET LOCAL is undone below.
         transaction.set_durability(state.settings().durability);
+        transaction.wait_for_log(state.take_given());
         let done = match &self.private {
             Some(private) => shared.commit_definitions(transaction, &private.base, &private.catalog),
             None => transaction.commit().map_err(Error::from),

@@ -337,6 +337,7 @@ impl Session {
             open.set_level(&self.database.0, &self.state, level)?;
             open.read_only = read_only;
             self.transaction = Some(open);
+            self.state.begin_chained();
             self.note_open();
         } else {
             let (level, read_only) = {
@@ -424,7 +425,13 @@ impl Session {
                 Utility::Execute { name, arguments } => {
                     let known = self.prepared(name)?;
                     let values = self.arguments(name, &known, arguments)?;
-                    prepared = known;
+                    // What EXECUTE would do now; what is to be run finds out itself.
+                    prepared = match &known.parsed {
+                        Some(parsed) if !options.analyze && is_planned(parsed) => {
+                            self.plan(parsed, &known.parameters)?
+                        }
+                        _ => known,
+                    };
                     values
                 }
                 _ => return Err(Error::unsupported("EXPLAIN of a utility statement")),
@@ -474,6 +481,12 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<()> {
         let prepared = self.prepared(name)?;
+        // By the protocol an EXECUTE can be prepared, too, and then be another one's, which is its own.
+        let is_execute =
+            |kind: &Kind| matches!(kind, Kind::Utility(it) if matches!(**it, Utility::Execute { .. }));
+        if prepared.parsed.as_ref().is_some_and(|parsed| is_execute(&parsed.kind)) {
+            return Err(Error::unsupported("EXECUTE of a prepared EXECUTE"));
+        }
         self.ensure_transaction()?;
         let values = self.arguments(name, &prepared, arguments)?;
         let Some(parsed) = prepared.parsed.clone().filter(|_| prepared.plan.is_none()) else {

@@ -380,10 +380,12 @@ impl Jobs {
 
     /// The jobs under way, oldest first, and before them those that ended last.
     pub fn reports(&self) -> Vec<JobReport> {
-        let running: Vec<_> = self.registry.running.lock().clone();
-        let ended = self.registry.ended.lock();
-        let mut reports: Vec<_> = ended.iter().map(|(report, _)| report.clone()).collect();
-        drop(ended);
+        let (mut reports, running) = {
+            // Both at one time: who ends moves from one to the other.
+            let running = self.registry.running.lock();
+            let ended = self.registry.ended.lock();
+            (ended.iter().map(|(report, _)| report.clone()).collect::<Vec<_>>(), running.clone())
+        };
         reports.extend(running.iter().map(|job| job.report(&*self.registry.disk, JobState::Running)));
         reports
     }
@@ -522,7 +524,8 @@ impl Drop for Job {
     fn drop(&mut self) {
         self.ended.lock().get_or_insert_with(|| (JobState::Failed, "it broke off".to_owned()));
         let report = self.report();
-        self.jobs.registry.running.lock().retain(|job| job.id != report.id);
+        let mut running = self.jobs.registry.running.lock();
+        running.retain(|job| job.id != report.id);
         let mut ended = self.jobs.registry.ended.lock();
         let routine = self.inner.order.automatic && report.state == JobState::Done;
         if routine {
@@ -532,6 +535,7 @@ impl Drop for Job {
         while ended.len() > REMEMBERED {
             ended.pop_front();
         }
+        drop((ended, running));
         self.jobs.pacer.leave();
     }
 }

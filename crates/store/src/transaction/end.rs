@@ -65,13 +65,13 @@ impl Transaction {
 
     /// Makes the changes visible, and durable unless the transaction is asynchronous.
     pub fn commit(mut self) -> Result<()> {
-        let Some(writing) = self.writing.take() else { return Ok(()) };
+        let Some(writing) = self.writing.take() else { return self.await_log() };
         let shared = Arc::clone(&self.shared);
         if writing.txn.sequence() == 0 {
             // Locks only.
             let done = shared.abort(&writing.txn, false);
             self.give_back(writing);
-            return done;
+            return done.and_then(|()| self.await_log());
         }
         match self.log_commit(&shared, &writing) {
             Ok(()) => {
@@ -88,6 +88,15 @@ impl Transaction {
             // In the log, but nobody knows whether it is durable: the database is poisoned.
             Err(error) => Err(error),
         }
+    }
+
+    /// Waits for what others have committed, see [`Transaction::wait_for_log`]. A commit of its own is behind that in the log.
+    fn await_log(&self) -> Result<()> {
+        let core = &*self.shared.core;
+        if self.options.durability == Durability::Async || self.behind <= core.log.durable() {
+            return Ok(());
+        }
+        core.log.flush_commit(self.behind).inspect_err(|error| core.poison.set_by(error))
     }
 
     fn log_commit(&self, shared: &Shared, writing: &Writing) -> Result<()> {
