@@ -20,7 +20,7 @@ use crate::system::SystemTable;
 use crate::types::{Modifier, Type, Value};
 use std::sync::Arc;
 
-pub(crate) use facts::{is_volatile, rel_is_volatile, type_of};
+pub(crate) use facts::{call_is_volatile, is_volatile, rel_is_open, rel_is_volatile, type_of};
 pub use print::{print, print_scalar};
 pub(crate) use same::{is_cast_of, same, same_call};
 

@@ -7,7 +7,7 @@ use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Wanted, a
 use super::scalar::{constant, has_subquery, same_value, work};
 use crate::logical::{
     AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Recheck, Rel, Scalar, SetOperation, SortKey,
-    is_volatile, rel_is_volatile, walk,
+    is_volatile, rel_is_open, rel_is_volatile, walk,
 };
 use crate::physical::Grouping;
 use crate::types::{Type, Value};
@@ -225,10 +225,12 @@ impl Planner<'_> {
                 continue;
             }
             let top = match top {
+                // A sort that knows the limit computes it once more.
                 (Some(limit), offset)
-                    if kept.is_none_or(|rows| {
-                        rows * (input.width + 64.0) <= self.settings.work_bytes as f64
-                    }) =>
+                    if !is_volatile(limit)
+                        && kept.is_none_or(|rows| {
+                            rows * (input.width + 64.0) <= self.settings.work_bytes as f64
+                        }) =>
                 {
                     Some((limit.clone(), offset.cloned()))
                 }
@@ -330,9 +332,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// min and max as the first row of an order: for each of them, as many as there are.
+    /// min and max as the first row of an order: for each of them, as many as there are. Each has a plan of its own for the input, so all
+    /// of these plans have to give the same rows.
     fn extremes(&mut self, input: &Rel, aggregates: &[(ColumnId, AggregateCall)]) -> Result<Option<Path>> {
-        if aggregates.is_empty() || aggregates.len() > 4 || rel_is_volatile(input) {
+        if aggregates.is_empty() || aggregates.len() > 4 || rel_is_volatile(input) || rel_is_open(input) {
             return Ok(None);
         }
         let mut result: Option<Path> = None;
