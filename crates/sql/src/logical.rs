@@ -19,8 +19,9 @@ use crate::functions::{Aggregate, Function, TableFunction};
 use crate::system::SystemTable;
 use crate::types::{Modifier, Type, Value};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
-pub(crate) use facts::{is_volatile, rel_is_volatile, type_of};
+pub(crate) use facts::{call_is_volatile, is_volatile, rel_is_open, rel_is_volatile, type_of};
 pub use print::{print, print_scalar};
 pub(crate) use same::{is_cast_of, same, same_call};
 
@@ -374,6 +375,15 @@ pub enum Rel {
         /// WITH ORDINALITY: one more column.
         ordinality: Option<ColumnId>,
     },
+    /// The rows of a WITH query that is computed once however often it is used. It takes nothing from outside.
+    Common {
+        /// Which.
+        common: Arc<Common>,
+        /// The name of this use in the query.
+        alias: String,
+        /// A number for each of its columns: other ones for each use.
+        columns: Vec<ColumnId>,
+    },
     /// A join.
     Join {
         /// Which kind.
@@ -512,6 +522,17 @@ pub struct Query {
     pub rel: Rel,
     /// What is given of them.
     pub output: Vec<Output>,
+}
+
+/// A WITH query that is computed once.
+#[derive(Debug)]
+pub struct Common {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub query: Query,
+    /// How often it is used: where that is once, it is part of the query that uses it.
+    pub uses: AtomicU32,
 }
 
 /// INSERT

@@ -338,6 +338,15 @@ pub enum Node {
         /// What is demanded of a row.
         filter: Option<Expr>,
     },
+    /// The rows of a subplan that is run once, and whose rows are kept: a WITH query.
+    CommonScan {
+        /// Which of [`Statement::subplans`].
+        subplan: usize,
+        /// Its name.
+        name: String,
+        /// The name of this use in the query.
+        alias: String,
+    },
     /// A function that gives rows.
     FunctionScan {
         /// Which.
@@ -596,7 +605,7 @@ impl Recheck {
 pub struct Statement {
     /// The plan.
     pub root: Plan,
-    /// Plans of subqueries, see [`Expr::Subquery`].
+    /// Plans of subqueries, see [`Expr::Subquery`], and of WITH queries that are computed once, see [`Node::CommonScan`].
     pub subplans: Vec<Plan>,
     /// How many slots there are.
     pub slots: usize,
@@ -633,6 +642,7 @@ pub fn children(plan: &Plan) -> Vec<&Plan> {
         | Node::TableScan { .. }
         | Node::IndexScan { .. }
         | Node::SystemScan { .. }
+        | Node::CommonScan { .. }
         | Node::FunctionScan { .. } => Vec::new(),
         Node::Filter { input, .. }
         | Node::Project { input, .. }

@@ -12,12 +12,13 @@ use super::tokens::position;
 use super::{Bound, Scope, identifier};
 use crate::catalog::{ColumnNumber, Table};
 use crate::functions::TableFunction;
-use crate::logical::{AggregateCall, ColumnId, ColumnInfo, Columns, Planned, Scalar};
+use crate::logical::{AggregateCall, ColumnId, ColumnInfo, Columns, Common, Planned, Scalar};
 use crate::types::{Modifier, NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast;
 use sqlparser::tokenizer::Span;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// An expression, with what is known of it.
 #[derive(Clone, Debug)]
@@ -121,7 +122,7 @@ pub(super) struct Visible {
     /// Its columns.
     pub(super) columns: Vec<(String, ColumnId)>,
     /// The table it is, for locks and primary keys.
-    pub(super) table: Option<std::sync::Arc<Table>>,
+    pub(super) table: Option<Arc<Table>>,
     /// What kind of relation it is.
     pub(super) kind: RelationKind,
     /// Whether an outer join may put NULLs in the place of its rows.
@@ -178,12 +179,23 @@ pub(super) struct CommonTable<'a> {
     pub(super) tables: usize,
     /// Whether anything refers to it.
     pub(super) used: bool,
-    /// Whether it is volatile, and so may be used but once: every use computes it anew. Known after the first use.
-    pub(super) volatile: bool,
+    /// What becomes of further uses. Known after the first one.
+    pub(super) again: Again,
     /// Whether it is being bound: a reference to it is recursive then.
     pub(super) open: bool,
     /// Where its name stands.
     pub(super) position: Option<usize>,
+}
+
+/// What becomes of a further use of a WITH query.
+#[derive(Clone, Debug)]
+pub(super) enum Again {
+    /// It computes the query anew, which gives the same rows.
+    Anew,
+    /// It gets the rows that the first one gets: others might come of computing the query anew.
+    Shared(Arc<Common>),
+    /// It is refused: others would come of computing the query anew. Says what is wrong with it.
+    Refused(&'static str),
 }
 
 /// Goes through a statement.

@@ -4,7 +4,9 @@ use super::binder::{Binder, Clause, ListFunction, Typed, place};
 use super::{name_parts, name_position};
 use crate::functions::{Aggregate, Argument, Resolution, Resolved, Returns, TableFunction, resolve_function};
 use crate::logical::walk::for_each_column;
-use crate::logical::{AggregateCall, ColumnId, Comparison, Scalar, SortKey, is_cast_of, same, same_call};
+use crate::logical::{
+    AggregateCall, ColumnId, Comparison, Scalar, SortKey, call_is_volatile, is_cast_of, same, same_call,
+};
 use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
@@ -295,7 +297,11 @@ impl<'a> Binder<'a> {
         }
         let level = self.aggregate_level(&call);
         self.check_aggregate(level, &call, at)?;
-        let same = self.levels[level].aggregates.iter().find(|(_, other, _)| same_call(other, &call));
+        // Written twice, what is volatile is computed twice; but a sort key that is written like an item of the list is that item.
+        let by_item = matches!(self.levels[level].clause, Clause::OrderBy | Clause::DistinctOn);
+        let known =
+            if by_item || !call_is_volatile(&call) { &self.levels[level].aggregates[..] } else { &[] };
+        let same = known.iter().find(|(_, other, _)| same_call(other, &call));
         let id = match same {
             Some((id, ..)) => *id,
             None => {

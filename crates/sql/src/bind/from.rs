@@ -1,19 +1,23 @@
 //! FROM: tables, subqueries, functions and their joins.
 
 use super::binder::{
-    Binder, Clause, CommonTable, RelationKind, Sight, Typed, Visible, VolatileUse, named, place,
+    Again, Binder, Clause, CommonTable, RelationKind, Sight, Typed, Visible, VolatileUse, named, place,
 };
 use super::tokens::position;
 use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
 use crate::functions::{Resolved, resolve_function};
 use crate::logical::walk::{all_outputs, all_scalars, for_each_column, output};
-use crate::logical::{ColumnId, Comparison, JoinKind, RecheckStep, Rel, Scalar, rel_is_volatile};
+use crate::logical::{
+    ColumnId, ColumnInfo, Common, Comparison, JoinKind, RecheckStep, Rel, Scalar, rel_is_open,
+    rel_is_volatile,
+};
 use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, FunctionArg, JoinConstraint, JoinOperator, Spanned, TableFactor, TableWithJoins};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Items of one FROM clause, at most: a join is a level of depth to all that comes behind.
 const MAX_ITEMS: usize = 400;
@@ -480,13 +484,17 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// A use of a WITH query: bound anew each time, so that its columns are new.
+    /// A use of a WITH query: bound anew each time, so that its columns are new, but where that might give other rows.
     fn common_table(&mut self, index: usize, alias: Alias, at: Option<usize>) -> Result<Rel> {
         self.common_tables[index].used = true;
-        let CommonTable { name, columns, query, levels, tables, used: _, volatile, open, position } =
+        let CommonTable { name, columns, query, levels, tables, used: _, again, open, position } =
             self.common_tables[index].clone();
-        if volatile && !self.unused {
-            return Err(super::query::used_again(&name, at));
+        match again {
+            Again::Refused(what) if !self.unused => return Err(super::query::used_again(&name, what, at)),
+            Again::Shared(common) if !self.unused => {
+                return self.shared_rows(common, &name, &columns, alias, position);
+            }
+            _ => {}
         }
         if open {
             return Err(place(Error::unsupported("WITH RECURSIVE"), at));
@@ -505,28 +513,46 @@ impl<'a> Binder<'a> {
         self.common_tables.extend(inner_tables);
         let bound = bound?;
         if !self.unused {
-            let volatile = rel_is_volatile(&bound.rel);
-            self.common_tables[index].volatile = volatile;
-            if volatile {
+            if rel_is_volatile(&bound.rel) {
+                self.common_tables[index].again = Again::Refused(super::query::VOLATILE);
                 self.volatile_uses.push(VolatileUse { name: name.clone(), position: at, depends });
+            } else if rel_is_open(&bound.rel) && depends == 0 {
+                let query = Self::closed(bound);
+                let common = Arc::new(Common { name: name.clone(), query, uses: AtomicU32::new(0) });
+                self.common_tables[index].again = Again::Shared(Arc::clone(&common));
+                return self.shared_rows(common, &name, &columns, alias, position);
+            } else if rel_is_open(&bound.rel) {
+                self.common_tables[index].again = Again::Refused(super::query::OPEN);
             }
         }
-        let mut shown: Vec<(String, ColumnId)> =
-            bound.output.iter().map(|output| (output.name.clone(), output.column)).collect();
-        if columns.len() > shown.len() {
-            let message = format!(
-                "WITH query \"{name}\" has {} columns available but {} columns specified",
-                shown.len(),
-                columns.len()
-            );
-            return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), position));
-        }
-        for (shown, name) in shown.iter_mut().zip(columns) {
-            shown.0 = name;
-        }
+        let shown = bound.output.iter().map(|output| (output.name.clone(), output.column)).collect();
+        let shown = with_names(shown, &name, &columns, position)?;
         let alias = Alias { name: Some(alias.name.unwrap_or(name)), ..alias };
         self.show_as(alias, None, shown, None, RelationKind::Subquery)?;
         Ok(bound.rel)
+    }
+
+    /// A use of a WITH query that is computed once.
+    fn shared_rows(
+        &mut self,
+        common: Arc<Common>,
+        name: &str,
+        columns: &[String],
+        alias: Alias,
+        position: Option<usize>,
+    ) -> Result<Rel> {
+        let shown = common.query.output.iter().map(|output| (output.name.clone(), output.column)).collect();
+        let mut shown = with_names(shown, name, columns, position)?;
+        for (name, column) in &mut shown {
+            let info = ColumnInfo { name: name.clone(), ..self.columns.get(*column).clone() };
+            *column = self.columns.add(info);
+        }
+        common.uses.fetch_add(1, Ordering::Relaxed);
+        let columns = shown.iter().map(|(_, column)| *column).collect();
+        let seen_as = alias.name.unwrap_or_else(|| name.to_owned());
+        let alias = Alias { name: Some(seen_as.clone()), ..alias };
+        self.show_as(alias, None, shown, None, RelationKind::Subquery)?;
+        Ok(Rel::Common { common, alias: seen_as, columns })
     }
 
     fn derived(
@@ -803,6 +829,27 @@ fn takes(rel: &Rel, out: &mut Vec<ColumnId>) {
 /// A join without a condition.
 pub(super) fn cross(left: Rel, right: Rel, lateral: bool) -> Rel {
     join_node(left, right, JoinKind::Inner, false, lateral, None)
+}
+
+/// The columns of a WITH query, with the names that stand behind its own.
+fn with_names(
+    mut shown: Vec<(String, ColumnId)>,
+    name: &str,
+    columns: &[String],
+    position: Option<usize>,
+) -> Result<Vec<(String, ColumnId)>> {
+    if columns.len() > shown.len() {
+        let message = format!(
+            "WITH query \"{name}\" has {} columns available but {} columns specified",
+            shown.len(),
+            columns.len()
+        );
+        return Err(place(Error::new(SqlState::INVALID_COLUMN_REFERENCE, message), position));
+    }
+    for (shown, name) in shown.iter_mut().zip(columns) {
+        shown.0.clone_from(name);
+    }
+    Ok(shown)
 }
 
 fn table_alias(alias: Option<&ast::TableAlias>) -> Result<Alias> {

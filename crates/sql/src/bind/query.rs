@@ -1,7 +1,7 @@
 //! Queries: WITH, UNION and its kin, VALUES, ORDER BY, LIMIT.
 
 use super::binder::{
-    Binder, Clause, CommonTable, RelationKind, Typed, Visible, VolatileUse, levels_below, named, place,
+    Again, Binder, Clause, CommonTable, RelationKind, Typed, Visible, VolatileUse, levels_below, named, place,
 };
 use super::bridge::with_clause;
 use super::operators::inner;
@@ -150,9 +150,14 @@ pub(super) fn sort_key(
     Ok(SortKey { scalar, descending, nulls_first: nulls_first.unwrap_or(descending) })
 }
 
-/// The error of a volatile WITH query that would be run more than once.
-pub(super) fn used_again(name: &str, at: Option<usize>) -> Error {
-    let what = format!("WITH query \"{name}\", which is volatile and used more than once,");
+/// What is wrong with a WITH query that would be run more than once.
+pub(super) const VOLATILE: &str = "is volatile and used more than once";
+pub(super) const OPEN: &str =
+    "takes rows by LIMIT or DISTINCT ON, depends on a query around it and is used more than once";
+
+/// The error of such a WITH query.
+pub(super) fn used_again(name: &str, what: &str, at: Option<usize>) -> Error {
+    let what = format!("WITH query \"{name}\", which {what},");
     place(Error::unsupported(what), at)
 }
 
@@ -198,7 +203,7 @@ impl<'a> Binder<'a> {
         let levels = |set: u128| set.checked_ilog2();
         let again = |one: &&VolatileUse| levels(self.used_levels) > levels(one.depends);
         match self.volatile_uses[uses..].iter().find(again) {
-            Some(one) => Err(used_again(&one.name, one.position)),
+            Some(one) => Err(used_again(&one.name, VOLATILE, one.position)),
             None => Ok(()),
         }
     }
@@ -235,7 +240,7 @@ impl<'a> Binder<'a> {
                 levels,
                 tables,
                 used: false,
-                volatile: false,
+                again: Again::Anew,
                 open: false,
                 position: place_of_name,
             });

@@ -496,6 +496,7 @@ fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<d
         Node::FunctionScan { function, arguments, types, ordinality } => {
             Box::new(simple::FunctionScan::new(function, arguments, types, *ordinality, width))
         }
+        Node::CommonScan { subplan, .. } => Box::new(subplan::CommonScan::new(*subplan, width)),
         Node::SystemScan { table, columns, filter, .. } => {
             Box::new(simple::SystemScan::new(node, table, columns, filter.as_ref()))
         }

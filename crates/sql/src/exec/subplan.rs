@@ -4,20 +4,22 @@
 //! 1. A subquery that takes nothing from outside is run at most once; its result is kept for the statement.
 //! 2. One that does is run anew for each row, with its slots filled; its operators are made once, and what of it takes nothing from
 //!    outside keeps its rows.
-//! 3. `= ANY` of a subquery that takes nothing from outside is looked up in a hash table, and is NULL where SQL says so: when
+//! 3. A WITH query that is read several times is run once, before its first row is given, and its rows are kept: in memory, or in a
+//!    temporary file where that ends.
+//! 4. `= ANY` of a subquery that takes nothing from outside is looked up in a hash table, and is NULL where SQL says so: when
 //!    there is no match but a comparison with NULL.
 
 use super::Made;
 use super::expr::{RowComparison, boolean, eval_all};
-use super::join::buffer::RowBuffer;
+use super::join::buffer::{RowBuffer, RowCursor};
 use super::keys::{KeyTable, encoded_bytes};
 use super::memory::Memory;
-use super::{BATCH_ROWS, Batch, CHECK_EVERY, Context, Operator, open_as, row_bytes, walk};
+use super::{BATCH_ROWS, Batch, CHECK_EVERY, Context, Operator, open, open_as, row_bytes, walk};
 use crate::logical::Comparison;
 use crate::physical::{Expr, Plan, Statement, SubplanKind};
 use crate::types::{Array, Type, Value};
 use crate::{Error, Result, SqlState};
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::sync::Arc;
 
 /// State of a statement's subqueries: their operators, and the results of those that are run only once.
@@ -115,6 +117,64 @@ impl Subplans {
                 state.run(kind, context)
             }
         }
+    }
+}
+
+impl Subplans {
+    /// The rows of a WITH query.
+    fn rows(&self, subplan: usize, context: &Context<'_>) -> Result<Ref<'_, RowBuffer>> {
+        let (Some(statement), Some(state)) = (&self.statement, self.states.get(subplan)) else {
+            return Err(Error::internal("a WITH query where none may be used"));
+        };
+        let plan = &statement.subplans[subplan];
+        if matches!(state.borrow().kept, Kept::Nothing) {
+            let mut operator = open(plan, context)?;
+            let rows = RowBuffer::read(&mut *operator, plan.columns.len(), plan.id, context)?;
+            state.borrow_mut().kept = Kept::Rows(rows);
+        }
+        Ref::filter_map(state.borrow(), |state| match &state.kept {
+            Kept::Rows(rows) => Some(rows),
+            _ => None,
+        })
+        .map_err(|_| Error::internal("a WITH query that is a subquery"))
+    }
+}
+
+/// Reads the rows of a WITH query.
+#[derive(Debug)]
+pub(super) struct CommonScan {
+    subplan: usize,
+    width: usize,
+    /// Where it stands, once it has begun.
+    cursor: Option<RowCursor>,
+}
+
+impl CommonScan {
+    pub(super) fn new(subplan: usize, width: usize) -> Self {
+        CommonScan { subplan, width, cursor: None }
+    }
+}
+
+impl Operator for CommonScan {
+    fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
+        out.reset(self.width);
+        context.check()?;
+        let rows = context.subplans.rows(self.subplan, context)?;
+        let cursor = match &mut self.cursor {
+            Some(cursor) => cursor,
+            none => none.insert(rows.cursor()?),
+        };
+        while out.has_room(context, limit)?
+            && let Some((_, row)) = cursor.next(&rows)?
+        {
+            out.push(row.iter().cloned());
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn rewind(&mut self, _: &Context<'_>) -> Result<()> {
+        self.cursor = None;
+        Ok(())
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) fn plans<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan)) {
 /// Shows the expressions of a node itself to `visit`, whole ones only.
 pub(super) fn node_expressions<'p>(node: &'p Node, visit: &mut dyn FnMut(&'p Expr)) {
     match node {
-        Node::One | Node::Append(_) | Node::Set { .. } => {}
+        Node::One | Node::CommonScan { .. } | Node::Append(_) | Node::Set { .. } => {}
         Node::Values(rows) => rows.iter().flatten().for_each(visit),
         Node::TableScan { access, range, .. } => {
             access_expressions(access, visit);

@@ -228,7 +228,11 @@ impl Accumulator {
     fn add_other(&mut self, value: &Value, second: Option<&Value>) -> Result<()> {
         match (&mut self.0, value) {
             (State::Float { sum, single }, Value::Float(value)) => {
-                let before = sum.unwrap_or(0.0);
+                // The first value is the sum as it is: 0 and -0 would be 0.
+                let Some(before) = *sum else {
+                    *sum = Some(*value);
+                    return Ok(());
+                };
                 let total = if *single { f64::from((before + value) as f32) } else { before + value };
                 if total.is_infinite() && before.is_finite() && value.is_finite() {
                     return Err(overflow());

@@ -4,11 +4,19 @@
 //! alternation match at the same place, the first one wins, not the longest; and each repetition is greedy or not by itself,
 //! not by the first one of its branch.
 
+use super::string::{lower_char, upper_char};
 use crate::{Error, Result, SqlState};
 use gannet_store::WorkMemory;
 use std::iter::Peekable;
 use std::str::Chars;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// Class `space`, as the contents of a bracket.
+macro_rules! space {
+    () => {
+        r"\t-\r \x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{2028}\x{2029}\x{205f}\x{3000}"
+    };
+}
 
 /// Options of a pattern: those of an operator or a function's flags, and `(?...)` at its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,6 +79,8 @@ const MOST_READ: u64 = 32 << 20;
 /// Bytes of such a tree for each byte of the translated pattern, and for each class of characters of Unicode that it names.
 const READ_BYTE: u64 = 256;
 const READ_CLASS: u64 = 24 << 10;
+/// Bytes of a translated pattern that is too long for such a tree.
+const TOO_LONG: usize = (MOST_READ / READ_BYTE) as usize + 1;
 /// Bytes that each of a pattern's two automata may have: what is tried first, and the most that is.
 const COMPILED_LEAST: u64 = 16 << 10;
 const COMPILED_MOST: u64 = 64 << 20;
@@ -139,13 +149,9 @@ fn too_complex() -> Error {
 }
 
 /// Bytes that it takes to read a translated pattern, at most.
-fn weight(translated: &str, fold: bool) -> u64 {
-    let classes = translated
-        .as_bytes()
-        .windows(2)
-        .filter(|pair| matches!(pair, [b'\\', b'w' | b'W' | b's' | b'S' | b'p' | b'P']));
-    let each = if fold { 3 * READ_CLASS } else { READ_CLASS };
-    translated.len() as u64 * READ_BYTE + classes.count() as u64 * each
+fn weight(translated: &str) -> u64 {
+    let classes = translated.as_bytes().windows(2).filter(|pair| *pair == br"\p");
+    translated.len() as u64 * READ_BYTE + classes.count() as u64 * READ_CLASS
 }
 
 /// A compiled pattern, and what it was charged as.
@@ -158,7 +164,7 @@ fn compile(
         return Err(too_complex());
     }
     let (translated, options) = translate(pattern, options)?;
-    let weight = weight(&translated, options.fold);
+    let weight = weight(&translated);
     if weight > MOST_READ {
         return Err(too_complex());
     }
@@ -168,7 +174,6 @@ fn compile(
         let bytes = 2 * limit + USED_BYTES;
         let memory = charge(bytes)?;
         let built = ::regex::RegexBuilder::new(&translated)
-            .case_insensitive(options.fold)
             .multi_line(options.anchors)
             .dot_matches_new_line(!options.lines)
             .size_limit(limit as usize)
@@ -187,27 +192,23 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
     let mut pattern = pattern;
     if !options.literal {
         if let Some(rest) = pattern.strip_prefix("***=") {
-            return Ok((::regex::escape(rest), options));
-        }
-        pattern = match pattern.strip_prefix("***") {
-            None => pattern,
-            Some(rest) => rest.strip_prefix(':').ok_or_else(|| invalid("quantifier operand invalid"))?,
-        };
-        if let Some(rest) = pattern.strip_prefix("(?")
-            && rest.starts_with(|c: char| c.is_ascii_alphabetic())
-        {
-            let (letters, behind) = rest.split_once(')').ok_or_else(|| invalid("invalid embedded option"))?;
-            if matches!(letters, "b") {
-                return Err(Error::unsupported("a basic regular expression"));
-            }
-            if !letters.chars().all(|letter| options.set(letter)) {
-                return Err(invalid("invalid embedded option"));
-            }
-            pattern = behind;
+            (pattern, options.literal) = (rest, true);
+        } else if let Some(rest) = pattern.strip_prefix("***") {
+            pattern = rest.strip_prefix(':').ok_or_else(|| invalid("quantifier operand invalid"))?;
         }
     }
-    if options.literal {
-        return Ok((::regex::escape(pattern), options));
+    if !options.literal
+        && let Some(rest) = pattern.strip_prefix("(?")
+        && rest.starts_with(|c: char| c.is_ascii_alphabetic())
+    {
+        let (letters, behind) = rest.split_once(')').ok_or_else(|| invalid("invalid embedded option"))?;
+        if matches!(letters, "b") {
+            return Err(Error::unsupported("a basic regular expression"));
+        }
+        if !letters.chars().all(|letter| options.set(letter)) {
+            return Err(invalid("invalid embedded option"));
+        }
+        pattern = behind;
     }
     let mut translator = Translator {
         rest: pattern.chars().peekable(),
@@ -215,7 +216,11 @@ fn translate(pattern: &str, mut options: Options) -> Result<(String, Options)> {
         out: String::with_capacity(pattern.len() + 8),
         options,
     };
-    translator.run()?;
+    if options.literal {
+        translator.string()?
+    } else {
+        translator.run()?
+    }
     Ok((translator.out, options))
 }
 
@@ -237,6 +242,15 @@ enum Last {
 }
 
 impl Translator<'_> {
+    /// A pattern that is none.
+    fn string(&mut self) -> Result<()> {
+        while let Some(c) = self.rest.next() {
+            self.character(c);
+            self.check_length()?;
+        }
+        Ok(())
+    }
+
     fn run(&mut self) -> Result<()> {
         let mut open = 0_usize;
         let mut last = Last::Other;
@@ -270,18 +284,42 @@ impl Translator<'_> {
                     self.repeat(last, &bounds)?
                 }
                 '\\' => self.escape()?,
-                c if self.options.expanded && c.is_whitespace() => last,
+                c if self.options.expanded && is_space(c) => last,
                 '#' if self.options.expanded => {
                     while self.rest.next().is_some_and(|c| c != '\n') {}
                     last
                 }
                 c => {
-                    self.literal(c);
+                    self.character(c);
                     Last::Atom
                 }
             };
+            self.check_length()?;
         }
         if open > 0 { Err(invalid("parentheses () not balanced")) } else { Ok(()) }
+    }
+
+    /// Where case does not count, a translation is longer than what it is of.
+    fn check_length(&self) -> Result<()> {
+        if self.out.len() < TOO_LONG { Ok(()) } else { Err(too_complex()) }
+    }
+
+    /// A character outside of brackets.
+    fn character(&mut self, c: char) {
+        let (lower, upper) = self.cases(c);
+        if lower == upper {
+            return self.literal(lower);
+        }
+        self.out.push('[');
+        self.literal(lower);
+        self.literal(upper);
+        self.out.push(']');
+    }
+
+    /// What a character stands for. Where case does not count that is its lower and its upper form, as in PostgreSQL, and not what
+    /// Unicode takes for the same letter: the Kelvin sign is no k.
+    fn cases(&self, c: char) -> (char, char) {
+        if self.options.fold { (lower_char(c), upper_char(c)) } else { (c, c) }
     }
 
     fn literal(&mut self, c: char) {
@@ -387,7 +425,7 @@ impl Translator<'_> {
             }
             None => {
                 let c = self.character_escape(c)?;
-                self.literal(c);
+                self.character(c);
             }
         }
         Ok(Last::Atom)
@@ -463,7 +501,6 @@ impl Translator<'_> {
             let Some(start) = self.member(c)? else { continue };
             let mut ahead = self.rest.clone();
             let is_range = ahead.next() == Some('-') && ahead.next().is_some_and(|c| c != ']');
-            self.literal(start);
             if is_range {
                 self.rest.next();
                 let c = self.rest.next().ok_or_else(unbalanced)?;
@@ -471,12 +508,48 @@ impl Translator<'_> {
                 if end < start {
                     return Err(invalid("invalid character range"));
                 }
-                self.out.push('-');
-                self.literal(end);
+                self.range(start, end);
+                if self.options.fold {
+                    self.other_cases(start, end);
+                }
+            } else {
+                let (lower, upper) = self.cases(start);
+                self.literal(lower);
+                if upper != lower {
+                    self.literal(upper);
+                }
             }
+            self.check_length()?;
         }
         self.out.push(']');
         Ok(Last::Atom)
+    }
+
+    /// Characters of a bracket, from one to another.
+    fn range(&mut self, start: char, end: char) {
+        self.literal(start);
+        if start != end {
+            self.out.push('-');
+            self.literal(end);
+        }
+    }
+
+    /// The lower and upper forms of a range's characters that are not in it themselves.
+    fn other_cases(&mut self, start: char, end: char) {
+        let from = CASED.partition_point(|cased| cased.0 < start);
+        let mut others: Vec<char> = CASED[from..]
+            .iter()
+            .take_while(|cased| cased.0 <= end)
+            .flat_map(|&(_, lower, upper)| [lower, upper])
+            .filter(|c| !(start..=end).contains(c))
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        for run in others.chunk_by(|a, b| u32::from(*a) + 1 == u32::from(*b)) {
+            if let (Some(first), Some(last)) = (run.first(), run.last()) {
+                self.range(*first, *last);
+            }
+        }
     }
 
     /// A member of a bracket that begins with `c`: a character, or a class, which is written at once.
@@ -494,7 +567,8 @@ impl Translator<'_> {
                     name.push(c);
                 }
                 if kind == ':' {
-                    let class = named_class(&name).ok_or_else(|| invalid("invalid character class"))?;
+                    let class = named_class(&name, self.options.fold)
+                        .ok_or_else(|| invalid("invalid character class"))?;
                     self.out.push_str(class);
                     return Ok(None);
                 }
@@ -517,37 +591,55 @@ impl Translator<'_> {
     }
 }
 
+/// The characters that have a lower or upper form other than themselves, with both.
+static CASED: LazyLock<Vec<(char, char, char)>> = LazyLock::new(|| {
+    ('\0'..=char::MAX)
+        .map(|c| (c, lower_char(c), upper_char(c)))
+        .filter(|(c, lower, upper)| c != lower || c != upper)
+        .collect()
+});
+
+// Classes are those of the C library that PostgreSQL asks, with locale C.UTF-8. They differ from Unicode's: spaces that do not break are
+// no spaces, digits of other scripts are letters, and what joins or modifies is no part of a word.
+
 /// The contents of the bracket for which a backslash and a letter stand.
 fn class_escape(c: char) -> Option<&'static str> {
     Some(match c {
         'd' => "0-9",
         'D' => "[^0-9]",
-        's' => r"\s",
-        'S' => r"\S",
-        'w' => r"\w",
-        'W' => r"\W",
+        's' => space!(),
+        'S' => concat!("[^", space!(), "]"),
+        'w' => r"\p{Alphabetic}\p{Nd}_",
+        'W' => r"[^\p{Alphabetic}\p{Nd}_]",
         _ => return None,
     })
 }
 
-fn named_class(name: &str) -> Option<&'static str> {
+/// The contents of the bracket for which the name of a class stands.
+fn named_class(name: &str, fold: bool) -> Option<&'static str> {
     Some(match name {
-        "alnum" => r"\p{Alphabetic}\p{N}",
-        "alpha" => r"\p{Alphabetic}",
+        "alnum" => r"\p{Alphabetic}\p{Nd}",
+        "lower" | "upper" if fold => return named_class("alpha", fold),
+        "alpha" => r"[\p{Alphabetic}\p{Nd}--0-9]",
         "ascii" => r"\x00-\x7f",
-        "blank" => r"\t\p{Zs}",
+        "blank" => r"\t ",
         "cntrl" => r"\p{Cc}",
         "digit" => "0-9",
-        "graph" => r"[^\s\p{Cc}\p{Cs}\p{Cn}]",
-        "lower" => r"\p{Lowercase}",
-        "print" => r"[^\p{Cc}\p{Cs}\p{Cn}]",
-        "punct" => r"\p{P}\p{S}",
-        "space" => r"\s",
-        "upper" => r"\p{Uppercase}",
-        "word" => r"\w",
+        "graph" => concat!("[^", space!(), r"\p{Cc}\p{Cn}]"),
+        "lower" => r"\p{Lowercase}\x{1c5}\x{1c8}\x{1cb}\x{1f2}",
+        "print" => r"[^\x{2028}\x{2029}\p{Cc}\p{Cn}]",
+        "punct" => concat!("[^", space!(), r"\p{Cc}\p{Cn}\p{Alphabetic}\p{Nd}]"),
+        "space" => space!(),
+        "upper" => r"\p{Uppercase}\p{Lt}",
+        "word" => r"\p{Alphabetic}\p{Nd}_",
         "xdigit" => "0-9A-Fa-f",
         _ => return None,
     })
+}
+
+/// Whether a character is of class `space`.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() && !matches!(c, '\u{85}' | '\u{a0}' | '\u{2007}' | '\u{202f}')
 }
 
 #[cfg(test)]
@@ -570,10 +662,88 @@ mod tests {
         assert_eq!(translated("a{,3}"), r"a\{\,3\}");
         assert_eq!(translated("[]a-]"), r"[\]a\-]");
         assert_eq!(translated("[a&&b]"), r"[a\&\&b]");
-        assert_eq!(translated(r"\d[\d\s]"), r"[0-9][0-9\s]");
+        assert_eq!(translated(r"\d[\d\w]"), r"[0-9][0-9\p{Alphabetic}\p{Nd}_]");
         assert_eq!(translated("(?#comment)a*?"), "a*?");
         assert_eq!(translated("***=a.b"), r"a\.b");
         assert_eq!(translated("(?x)a b # c"), "ab");
+    }
+
+    /// Patterns, with characters that each of them matches, and some that it does not.
+    fn check(options: Options, cases: &[(&str, &str, &str)]) {
+        for (pattern, members, others) in cases {
+            let regex = compiled(&format!("^({pattern})$"), options).unwrap();
+            for (text, expected) in [(members, true), (others, false)] {
+                for c in text.chars() {
+                    assert_eq!(regex.is_match(&c.to_string()), expected, "{pattern} {c:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn classes_are_those_of_postgresql() {
+        let cases = [
+            (r"\s", "\t \r\u{1680}\u{2006}\u{2028}\u{3000}", "\u{85}\u{a0}\u{2007}\u{202f}a"),
+            (r"\S", "\u{85}\u{a0}\u{2007}\u{202f}a", "\t \r\u{1680}\u{2006}\u{2028}\u{3000}"),
+            (r"[\s]", " ", "\u{a0}"),
+            (r"[\S]", "\u{a0}", " "),
+            (r"\w", "aZ0_é٣ªⅧ\u{5b0}", " \u{301}\u{203f}\u{200d}²-"),
+            (r"\W", " \u{301}\u{203f}\u{200d}²-", "aZ0_é٣ªⅧ\u{5b0}"),
+            ("[[:space:]]", " \u{3000}", "\u{a0}"),
+            ("[[:word:]]", "aé_", "²"),
+            ("[[:alnum:]]", "aé0٣", "_²½\u{301}"),
+            ("[[:alpha:]]", "aé٣Ⅷ", "0_²"),
+            ("[[:blank:]]", "\t ", "\u{a0}\u{3000}\n"),
+            ("[[:cntrl:]]", "\u{1}\u{7f}\u{85}", "a\u{200d}"),
+            ("[[:punct:]]", "!$+_²½€\u{301}\u{a0}", "aé0٣ \u{2028}\u{1}\u{378}"),
+            ("[[:print:]]", "a \u{a0}\u{3000}\u{e000}", "\t\u{85}\u{2028}\u{378}"),
+            ("[[:graph:]]", "a\u{a0}²", " \u{3000}\n\u{378}"),
+            ("[[:lower:]]", "aßªǅ", "AΣ1"),
+            ("[[:upper:]]", "AΣǅᾈ", "a1"),
+            ("[^[:alpha:]]", "0_", "a٣"),
+        ];
+        check(Options::default(), &cases);
+        let space = compiled(r"^\s$", Options::default()).unwrap();
+        for c in '\0'..=char::MAX {
+            assert_eq!(is_space(c), space.is_match(c.encode_utf8(&mut [0; 4])), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn case_is_that_of_postgresql() {
+        let cases = [
+            ("s", "sS", "\u{17f}"),
+            ("k", "kK", "\u{212a}"),
+            ("[k]", "kK", "\u{212a}"),
+            ("[^k]", "\u{212a}", "kK"),
+            ("[a-z]", "sK", "\u{17f}\u{212a}[`"),
+            ("[^a-z]", "\u{17f}0", "aZ"),
+            ("[A-Z0]", "sK0", "\u{17f}1"),
+            ("[h-y]", "HyK", "gGzZ"),
+            ("Σ", "Σσ", "ς"),
+            ("ς", "ςΣ", "σ"),
+            ("[α-ω]", "ΑΩς", "ά"),
+            ("[à-ý]", "ÀÝ÷", "×ÿ"),
+            ("ǆ", "ǆǄ", "ǅ"),
+            ("ǅ", "ǆǄ", "ǅ"),
+            ("[ǅ-ǅ]", "ǆǄǅ", "Ǉ"),
+            ("ᾀ", "ᾀᾈ", "α"),
+            ("ß", "ß", "ẞ"),
+            ("ẞ", "ßẞ", "s"),
+            (r"\x41", "aA", "b"),
+            ("[[=a=]]", "aA", "b"),
+            ("[[:lower:]]", "aA", "_"),
+            (r"\w", "\u{212a}", "-"),
+        ];
+        let folded = Options { fold: true, ..Options::default() };
+        check(folded, &cases);
+        for (pattern, options) in [("a.k", Options { literal: true, ..folded }), ("***=a.k", folded)] {
+            let regex = compiled(pattern, options).unwrap();
+            assert!(regex.is_match("A.K") && !regex.is_match("a.\u{212a}") && !regex.is_match("abk"));
+        }
+        // What a range is translated to may be long.
+        let error = compiled(&"[k-s]".repeat(20_000), folded).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), too_complex().to_string());
     }
 
     #[test]

@@ -138,16 +138,22 @@ pub(super) fn lower_char(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-/// The upper-case character; itself where that is more than one.
-fn upper_char(c: char) -> char {
+/// The upper-case character; itself where that is more than one. Greek letters with a small iota below have one as in titles, which
+/// counts.
+pub(super) fn upper_char(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_uppercase();
     }
     let mut mapped = c.to_uppercase();
-    match (mapped.next(), mapped.next()) {
-        (Some(upper), None) => upper,
-        _ => c,
-    }
+    let further = match (mapped.next(), mapped.next()) {
+        (Some(upper), None) => return upper,
+        _ => match c {
+            '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => 8,
+            '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => 9,
+            _ => 0,
+        },
+    };
+    char::from_u32(u32::from(c) + further).unwrap_or(c)
 }
 
 fn lower(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {

@@ -1,7 +1,7 @@
 //! What can be told of an expression or relation by looking at it.
 
-use super::walk::{any, inputs, scalars};
-use super::{Columns, Rel, Scalar, SubqueryKind};
+use super::walk::{any, call_scalars, inputs, scalars};
+use super::{AggregateCall, Columns, Rel, Scalar, SubqueryKind};
 use crate::functions::Volatility;
 use crate::types::Type;
 
@@ -50,6 +50,13 @@ pub(crate) fn is_volatile(scalar: &Scalar) -> bool {
     })
 }
 
+/// Whether anything in a call of an aggregate is volatile.
+pub(crate) fn call_is_volatile(call: &AggregateCall) -> bool {
+    let mut found = false;
+    call_scalars(call, &mut |scalar| found = found || is_volatile(scalar));
+    found
+}
+
 /// Whether anything in a relation is volatile.
 pub(crate) fn rel_is_volatile(rel: &Rel) -> bool {
     let mut found = false;
@@ -57,4 +64,19 @@ pub(crate) fn rel_is_volatile(rel: &Rel) -> bool {
     inputs(rel, &mut |input| found = found || rel_is_volatile(input));
     // Locks have effects.
     found || matches!(rel, Rel::Lock { .. })
+}
+
+/// Whether it may be up to the plan which rows a relation has: those that a limit lets through, or that DISTINCT ON takes of each group.
+/// Two plans of it may give different rows.
+pub(crate) fn rel_is_open(rel: &Rel) -> bool {
+    let mut found = matches!(rel, Rel::Limit { .. } | Rel::Distinct { on: Some(_), .. });
+    scalars(rel, &mut |scalar| {
+        found = found
+            || any(scalar, &|part| match part {
+                Scalar::Subquery(subquery) => rel_is_open(&subquery.query.rel),
+                _ => false,
+            });
+    });
+    inputs(rel, &mut |input| found = found || rel_is_open(input));
+    found
 }

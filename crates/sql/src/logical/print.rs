@@ -195,6 +195,11 @@ impl Printer<'_> {
                     self.column(*id);
                 }
             }
+            Rel::Common { common, alias, columns } => {
+                let _ = write!(self.out, "Common {}", common.name);
+                self.relation(&common.name, alias, columns);
+                self.below(|this| this.rel(&common.query.rel));
+            }
             other => self.node(other),
         }
     }
@@ -217,7 +222,11 @@ impl Printer<'_> {
     /// Relations with an input.
     fn node(&mut self, rel: &Rel) {
         match rel {
-            Rel::Table { .. } | Rel::System { .. } | Rel::Values { .. } | Rel::Function { .. } => {}
+            Rel::Table { .. }
+            | Rel::System { .. }
+            | Rel::Values { .. }
+            | Rel::Function { .. }
+            | Rel::Common { .. } => {}
             Rel::Join { kind, left, right, on, lateral } => {
                 self.text(match kind {
                     JoinKind::Inner => "Join",

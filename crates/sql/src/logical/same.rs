@@ -117,8 +117,12 @@ impl Likeness {
             ) => o == p && l == m && self.scalars(x, y),
             _ => false,
         };
+        kinds && self.queries(&a.query, &b.query)
+    }
+
+    fn queries(&mut self, a: &Query, b: &Query) -> bool {
         let given = |query: &Query| query.output.iter().map(|output| output.column).collect::<Vec<_>>();
-        kinds && self.rel(&a.query.rel, &b.query.rel) && self.columns(&given(&a.query), &given(&b.query))
+        self.rel(&a.rel, &b.rel) && self.columns(&given(a), &given(b))
     }
 
     /// Relations; what they make is known afterwards.
@@ -155,6 +159,9 @@ impl Likeness {
                 R::Function { function: f, columns: x, ordinality: o, .. },
                 R::Function { function: g, columns: y, ordinality: p, .. },
             ) => std::ptr::eq(*f, *g) && self.made(x, y) && self.made(o.as_slice(), p.as_slice()),
+            (R::Common { common: c, columns: x, .. }, R::Common { common: d, columns: y, .. }) => {
+                self.queries(&c.query, &d.query) && self.made(x, y)
+            }
             (R::Join { kind: k, on: o, lateral: l, .. }, R::Join { kind: j, on: p, lateral: m, .. }) => {
                 k == j && l == m && o.is_some() == p.is_some()
             }

@@ -113,7 +113,11 @@ pub(crate) fn any(scalar: &Scalar, test: &dyn Fn(&Scalar) -> bool) -> bool {
 /// Calls `f` with the inputs of a relation.
 pub(crate) fn inputs<'a>(rel: &'a Rel, f: &mut dyn FnMut(&'a Rel)) {
     match rel {
-        Rel::Table { .. } | Rel::System { .. } | Rel::Values { .. } | Rel::Function { .. } => {}
+        Rel::Table { .. }
+        | Rel::System { .. }
+        | Rel::Values { .. }
+        | Rel::Function { .. }
+        | Rel::Common { .. } => {}
         Rel::Join { left, right, .. } => {
             f(left);
             f(right);
@@ -135,7 +139,11 @@ pub(crate) fn inputs<'a>(rel: &'a Rel, f: &mut dyn FnMut(&'a Rel)) {
 /// [`inputs`], to be changed.
 pub(crate) fn inputs_mut(rel: &mut Rel, f: &mut dyn FnMut(&mut Rel)) {
     match rel {
-        Rel::Table { .. } | Rel::System { .. } | Rel::Values { .. } | Rel::Function { .. } => {}
+        Rel::Table { .. }
+        | Rel::System { .. }
+        | Rel::Values { .. }
+        | Rel::Function { .. }
+        | Rel::Common { .. } => {}
         Rel::Join { left, right, .. } => {
             f(left);
             f(right);
@@ -157,7 +165,7 @@ pub(crate) fn inputs_mut(rel: &mut Rel, f: &mut dyn FnMut(&mut Rel)) {
 /// Calls `f` with the expressions of a relation, its inputs' left out.
 pub(crate) fn scalars<'a>(rel: &'a Rel, f: &mut dyn FnMut(&'a Scalar)) {
     match rel {
-        Rel::Table { .. } | Rel::System { .. } | Rel::Set { .. } => {}
+        Rel::Table { .. } | Rel::System { .. } | Rel::Common { .. } | Rel::Set { .. } => {}
         Rel::Values { rows, .. } => rows.iter().flatten().for_each(f),
         Rel::Function { arguments, .. } => arguments.iter().for_each(f),
         Rel::Join { on, .. } => on.iter().for_each(f),
@@ -190,7 +198,7 @@ pub(crate) fn call_scalars<'a>(call: &'a AggregateCall, f: &mut dyn FnMut(&'a Sc
 /// [`scalars`], to be changed.
 pub(crate) fn scalars_mut(rel: &mut Rel, f: &mut dyn FnMut(&mut Scalar)) {
     match rel {
-        Rel::Table { .. } | Rel::System { .. } | Rel::Set { .. } => {}
+        Rel::Table { .. } | Rel::System { .. } | Rel::Common { .. } | Rel::Set { .. } => {}
         Rel::Values { rows, .. } => rows.iter_mut().flatten().for_each(f),
         Rel::Function { arguments, .. } => arguments.iter_mut().for_each(f),
         Rel::Join { on, .. } => on.iter_mut().for_each(f),
@@ -216,6 +224,7 @@ pub(crate) fn output(rel: &Rel, out: &mut Vec<ColumnId>) {
     match rel {
         Rel::Table { columns, .. }
         | Rel::System { columns, .. }
+        | Rel::Common { columns, .. }
         | Rel::Values { columns, .. }
         | Rel::Set { columns, .. } => out.extend(columns),
         Rel::Function { columns, ordinality, .. } => {

@@ -12,7 +12,7 @@ use crate::catalog::Oid;
 use crate::logical;
 use crate::logical::walk::call_scalars;
 use crate::logical::{
-    AggregateCall, ColumnId, Columns, JoinKind, LockStrength, LockWait, Scalar, SortKey, Subquery,
+    AggregateCall, ColumnId, Columns, Common, JoinKind, LockStrength, LockWait, Scalar, SortKey, Subquery,
     SubqueryKind, is_volatile, type_of,
 };
 use crate::physical::{
@@ -41,6 +41,8 @@ pub(super) struct Builder<'p, 'a> {
     /// Tables of which rows are locked, each once.
     pub(super) locked: Vec<Oid>,
     frames: Vec<Frame>,
+    /// WITH queries that are computed once, and the subplans that they are.
+    commons: Vec<(Arc<Common>, usize)>,
 }
 
 /// A plan, and which column stands where in its rows.
@@ -100,7 +102,15 @@ impl Resolve for Builder<'_, '_> {
 
 impl<'p, 'a> Builder<'p, 'a> {
     pub(super) fn new(planner: &'p mut Planner<'a>) -> Self {
-        Builder { planner, subplans: Vec::new(), slots: 0, nodes: 0, locked: Vec::new(), frames: Vec::new() }
+        Builder {
+            planner,
+            subplans: Vec::new(),
+            slots: 0,
+            nodes: 0,
+            locked: Vec::new(),
+            frames: Vec::new(),
+            commons: Vec::new(),
+        }
     }
 
     /// A column of one of the `depth` outermost frames.
@@ -211,6 +221,9 @@ impl<'p, 'a> Builder<'p, 'a> {
             | PathNode::IndexScan { .. }
             | PathNode::SystemScan { .. }
             | PathNode::FunctionScan { .. } => self.source(path, required, first)?,
+            PathNode::CommonScan { common, alias, columns, input } => {
+                (self.common(common, alias, input)?, columns.clone())
+            }
             PathNode::Filter { input, conditions } => {
                 let mut wanted = required.clone();
                 conditions.iter().for_each(|condition| wanted.add(&condition.columns));
@@ -268,6 +281,22 @@ impl<'p, 'a> Builder<'p, 'a> {
             }
         };
         Ok((self.plan(id, node, &row, estimate), row))
+    }
+
+    /// A use of a WITH query that is computed once: a subplan, whose rows all uses read.
+    fn common(&mut self, common: &Arc<Common>, alias: &str, input: &Path) -> Result<Node> {
+        let known = self.commons.iter().find(|(known, _)| Arc::ptr_eq(known, common));
+        let subplan = match known {
+            Some((_, subplan)) => *subplan,
+            None => {
+                let outputs: Vec<ColumnId> = common.query.output.iter().map(|output| output.column).collect();
+                let plan = self.exact(input, &outputs)?;
+                self.subplans.push(plan);
+                self.commons.push((Arc::clone(common), self.subplans.len() - 1));
+                self.subplans.len() - 1
+            }
+        };
+        Ok(Node::CommonScan { subplan, name: common.name.clone(), alias: alias.to_owned() })
     }
 
     /// What rows come from.
@@ -668,6 +697,8 @@ fn referred(path: &Path, set: &mut ColumnSet) {
         PathNode::FunctionScan { arguments, .. } => {
             arguments.iter().for_each(|scalar| add_columns(scalar, set))
         }
+        // It takes nothing from outside.
+        PathNode::CommonScan { .. } => {}
         PathNode::Filter { input, conditions: list } => {
             conditions(list);
             referred(input, set);

@@ -72,6 +72,7 @@ impl Checker<'_> {
             | Node::TableScan { .. }
             | Node::IndexScan { .. }
             | Node::SystemScan { .. }
+            | Node::CommonScan { .. }
             | Node::FunctionScan { .. } => self.source(plan)?,
             Node::Filter { input, predicate } => {
                 self.expr(predicate, width(input), plan)?;
@@ -166,6 +167,20 @@ impl Checker<'_> {
                 }
                 self.some(filter.as_ref(), columns.len(), plan)?;
                 columns.len()
+            }
+            Node::CommonScan { subplan, .. } => {
+                let statement = self.statement;
+                let Some(inner) = statement.subplans.get(*subplan) else {
+                    return wrong("a WITH query without a plan", plan);
+                };
+                if !std::mem::replace(&mut self.subplans[*subplan], true) {
+                    // It sees nothing of what is around its uses.
+                    let outside = std::mem::take(&mut self.visible);
+                    let holds = std::mem::take(&mut self.holds);
+                    self.plan(inner)?;
+                    (self.visible, self.holds) = (outside, holds);
+                }
+                inner.columns.len()
             }
             Node::FunctionScan { function, arguments, types, ordinality } => {
                 self.all(arguments, 0, plan)?;

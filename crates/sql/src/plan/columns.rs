@@ -123,6 +123,7 @@ fn gather(rel: &Rel, referred: &mut ColumnSet, made: &mut ColumnSet) {
     match rel {
         Rel::Table { columns, .. }
         | Rel::System { columns, .. }
+        | Rel::Common { columns, .. }
         | Rel::Values { columns, .. }
         | Rel::Set { columns, .. } => columns.iter().for_each(|id| made.insert(*id)),
         Rel::Function { columns, ordinality, .. } => {

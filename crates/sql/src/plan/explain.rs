@@ -36,7 +36,8 @@ pub fn explain(statement: &Statement, options: &ExplainOptions, run: Option<&Run
         gather_aliases(plan, &mut aliases);
     }
     let qualified = aliases.iter().any(|alias| *alias != aliases[0]);
-    let mut shower = Shower { statement, options, run, style: &style, slots: &mut slots, qualified };
+    let mut shower =
+        Shower { statement, options, run, style: &style, slots: &mut slots, commons: Vec::new(), qualified };
     let root = shower.node(&statement.root, None);
     let summary = options.summary.unwrap_or(run.is_some());
     match options.format {
@@ -145,6 +146,8 @@ struct Shower<'s> {
     style: &'s TextStyle,
     /// What the slots stand for.
     slots: &'s mut Vec<String>,
+    /// Subplans that several nodes read, as far as they were shown.
+    commons: Vec<usize>,
     /// Whether there are several tables, so that columns are called with theirs.
     qualified: bool,
 }
@@ -200,7 +203,7 @@ fn gather_aliases<'s>(plan: &'s Plan, out: &mut Vec<&'s str>) {
         Node::TableScan { access, .. } | Node::IndexScan { access, .. } | Node::IndexJoin { access, .. } => {
             out.push(&access.alias);
         }
-        Node::SystemScan { alias, .. } => out.push(alias),
+        Node::SystemScan { alias, .. } | Node::CommonScan { alias, .. } => out.push(alias),
         _ => {}
     }
     children(plan).into_iter().for_each(|child| gather_aliases(child, out));
@@ -343,6 +346,11 @@ impl<'s> Shower<'s> {
                 self.relation(table.name, alias, shown);
                 self.condition("Filter", filter.as_ref(), &plan.columns, shown);
                 ("Seq Scan".to_owned(), format!("on {}", on_table(table.name, alias)))
+            }
+            Node::CommonScan { name, alias, .. } => {
+                shown.members.insert("CTE Name".to_owned(), json!(name));
+                shown.members.insert("Alias".to_owned(), json!(alias));
+                ("CTE Scan".to_owned(), format!("on {}", on_table(name, alias)))
             }
             Node::FunctionScan { function, arguments, .. } => {
                 let call = format!("{}({})", function.name, self.names(&[]).all(arguments));
@@ -574,8 +582,16 @@ impl<'s> Shower<'s> {
         (name.to_owned(), String::new())
     }
 
-    /// The subplans of a node's expressions.
+    /// The subplans of a node's expressions, and the one whose rows it reads, where that one is first read.
     fn subplans(&mut self, plan: &'s Plan, shown: &mut Shown) {
+        if let Node::CommonScan { subplan, name, .. } = &plan.node
+            && !self.commons.contains(subplan)
+            && let Some(inner) = self.statement.subplans.get(*subplan)
+        {
+            self.commons.push(*subplan);
+            let child = self.node(inner, Some(format!("CTE {name}")));
+            shown.children.push(child);
+        }
         let row: Vec<PlanColumn> = match &plan.node {
             Node::IndexJoin { outer, access, kind: JoinKind::Semi | JoinKind::Anti, .. } => {
                 outer.columns.iter().cloned().chain(access_columns(access)).collect()
@@ -633,7 +649,7 @@ fn node_exprs(plan: &Plan) -> Vec<&Expr> {
         range.equal.iter().chain(range.lower.iter().chain(&range.upper).map(|(expr, _)| expr))
     }
     match &plan.node {
-        Node::One | Node::Append(_) | Node::Set { .. } => Vec::new(),
+        Node::One | Node::CommonScan { .. } | Node::Append(_) | Node::Set { .. } => Vec::new(),
         Node::Values(rows) => rows.iter().flatten().collect(),
         Node::TableScan { access, range: keys, .. } => {
             keys.iter().flat_map(|keys| range(keys)).chain(&access.filter).collect()

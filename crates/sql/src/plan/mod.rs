@@ -12,16 +12,17 @@
 use crate::Result;
 use crate::bind::Bound;
 use crate::catalog::{Catalog, Oid, Table};
-use crate::logical::{ColumnId, ColumnInfo, Columns, Planned, Rel, walk};
+use crate::logical::{ColumnId, ColumnInfo, Columns, Common, Planned, Rel, walk};
 use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
 use crate::types::{NO_MODIFIER, Type, Value};
 use columns::ColumnSet;
-use path::Leaf;
+use path::{Leaf, PathRef};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 mod access;
 mod anti;
@@ -83,6 +84,7 @@ pub fn plan(
         tree_sizes: RefCell::new(Vec::new()),
         distincts: RefCell::new(HashMap::new()),
         leaves: Vec::new(),
+        commons: Vec::new(),
         identities: Vec::new(),
         aliases: Vec::new(),
     };
@@ -132,6 +134,8 @@ struct Planner<'a> {
     /// Different values of columns, where they have been asked for.
     distincts: RefCell<HashMap<ColumnId, f64>>,
     leaves: Vec<Rc<Leaf>>,
+    /// WITH queries that are computed once, as far as they were planned.
+    commons: Vec<(Arc<Common>, PathRef)>,
     identities: Vec<Identity>,
     /// Names in front of columns, where the statement has several tables.
     aliases: Vec<(ColumnSet, String)>,
@@ -235,6 +239,13 @@ fn gather_aliases(rel: &Rel, found: &mut Vec<(ColumnSet, String)>) {
     match rel {
         Rel::Table { alias, columns, .. } | Rel::System { alias, columns, .. } => {
             found.push((columns.iter().copied().collect(), alias.clone()));
+        }
+        Rel::Common { common, alias, columns } => {
+            gather_aliases(&common.query.rel, found);
+            // Used once it is no relation of its own.
+            if common.uses.load(Ordering::Relaxed) > 1 {
+                found.push((columns.iter().copied().collect(), alias.clone()));
+            }
         }
         _ => {}
     }

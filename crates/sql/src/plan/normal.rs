@@ -15,10 +15,12 @@ use super::simplify::Simplifier;
 use crate::Result;
 use crate::logical::walk::{output, parts_mut, scalars_mut};
 use crate::logical::{
-    ColumnId, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind, is_volatile, rel_is_volatile,
+    ColumnId, Common, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind, is_volatile,
+    rel_is_volatile,
 };
 use crate::types::Value;
 use std::mem::replace;
+use std::sync::atomic::Ordering;
 
 /// Work of an expression that is rather computed once than wherever it is used.
 const MERGED_WORK: f64 = 40.0;
@@ -73,6 +75,12 @@ impl Normaliser<'_> {
         self.simplifier.enter()?;
         match rel {
             Rel::Table { .. } | Rel::System { .. } => {}
+            Rel::Common { common, columns, .. } => {
+                if common.uses.load(Ordering::Relaxed) == 1 {
+                    *rel = used_once(common, columns);
+                    self.rel(rel)?;
+                }
+            }
             Rel::Values { rows, .. } => {
                 for scalar in rows.iter_mut().flatten() {
                     self.scalar(scalar)?;
@@ -291,6 +299,13 @@ impl Normaliser<'_> {
         };
         Ok(())
     }
+}
+
+/// A WITH query in place of its only use.
+fn used_once(common: &Common, columns: &[ColumnId]) -> Rel {
+    let given = common.query.output.iter().map(|output| Scalar::Column(output.column));
+    let columns = columns.iter().copied().zip(given).collect();
+    Rel::Project { input: Box::new(common.query.rel.clone()), columns }
 }
 
 /// A projection computes nothing for rows that a limit leaves out; of those before the offset, as in PostgreSQL, only what is volatile.

@@ -5,7 +5,7 @@ use super::columns::ColumnSet;
 use crate::catalog::Table;
 use crate::functions::TableFunction;
 use crate::logical::{
-    AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Recheck, Scalar, SetOperation, SortKey,
+    AggregateCall, ColumnId, Common, JoinKind, LockStrength, LockWait, Recheck, Scalar, SetOperation, SortKey,
 };
 use crate::physical::Grouping;
 use crate::system::SystemTable;
@@ -131,6 +131,13 @@ pub(super) enum PathNode {
         arguments: Vec<Scalar>,
         columns: Vec<ColumnId>,
         ordinality: Option<ColumnId>,
+    },
+    /// The rows of a WITH query that is computed once.
+    CommonScan {
+        common: Arc<Common>,
+        alias: String,
+        columns: Vec<ColumnId>,
+        input: PathRef,
     },
     Filter {
         input: PathRef,

@@ -115,7 +115,7 @@ pub(super) fn prune(rel: &mut Rel, required: &ColumnSet, used: &mut ColumnSet) {
                 used.insert(*id);
             }
         }
-        Rel::System { .. } | Rel::Values { .. } | Rel::Function { .. } => {}
+        Rel::System { .. } | Rel::Values { .. } | Rel::Function { .. } | Rel::Common { .. } => {}
         Rel::Project { input, .. } | Rel::Aggregate { input, .. } => prune(input, &wanted, used),
         Rel::Set { left, right, .. } => {
             for side in [left, right] {

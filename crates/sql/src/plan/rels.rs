@@ -6,13 +6,15 @@ use super::cost;
 use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Wanted, add, cheapest, cheapest_for};
 use super::scalar::{constant, has_subquery, same_value, work};
 use crate::logical::{
-    AggregateCall, ColumnId, JoinKind, LockStrength, LockWait, Recheck, Rel, Scalar, SetOperation, SortKey,
-    is_volatile, rel_is_volatile, walk,
+    AggregateCall, ColumnId, Common, JoinKind, LockStrength, LockWait, Recheck, Rel, Scalar, SetOperation,
+    SortKey, is_volatile, rel_is_open, rel_is_volatile, walk,
 };
 use crate::physical::Grouping;
 use crate::types::{Type, Value};
 use crate::{Error, Result};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The part of its rows that a query is expected to be asked for when its limit is not known.
 const UNKNOWN_LIMIT: f64 = 0.1;
@@ -83,6 +85,7 @@ impl Planner<'_> {
                     order: Vec::new(),
                 })]
             }
+            Rel::Common { common, alias, columns } => vec![self.common_path(common, alias, columns)?],
             Rel::Join { kind: JoinKind::Full, left, right, on, .. } => {
                 self.full_join(left, right, on.as_ref())?
             }
@@ -108,6 +111,25 @@ impl Planner<'_> {
             return Ok(paths);
         }
         Ok(paths.into_iter().map(|path| self.filtered(path, conditions)).collect())
+    }
+
+    /// A use of a WITH query that is computed once. It has one plan, whatever its uses want of it.
+    fn common_path(&mut self, common: &Arc<Common>, alias: &str, columns: &[ColumnId]) -> Result<PathRef> {
+        let planned = self.commons.iter().find(|(known, _)| Arc::ptr_eq(known, common));
+        let input = match planned {
+            Some((_, input)) => input.clone(),
+            None => {
+                let input = self.apart(&common.query)?;
+                self.commons.push((Arc::clone(common), input.clone()));
+                input
+            }
+        };
+        let startup = input.total / f64::from(common.uses.load(Ordering::Relaxed).max(1));
+        let (rows, width) = (input.rows, input.width);
+        let (alias, columns) = (alias.to_owned(), columns.to_vec());
+        let node = PathNode::CommonScan { common: Arc::clone(common), alias, columns, input };
+        let total = startup + rows * cost::ROW;
+        Ok(Rc::new(Path { node, rows, width, startup, total, order: Vec::new() }))
     }
 
     /// Rows of a candidate that fulfil conditions.
@@ -225,10 +247,12 @@ impl Planner<'_> {
                 continue;
             }
             let top = match top {
+                // A sort that knows the limit computes it once more.
                 (Some(limit), offset)
-                    if kept.is_none_or(|rows| {
-                        rows * (input.width + 64.0) <= self.settings.work_bytes as f64
-                    }) =>
+                    if !is_volatile(limit)
+                        && kept.is_none_or(|rows| {
+                            rows * (input.width + 64.0) <= self.settings.work_bytes as f64
+                        }) =>
                 {
                     Some((limit.clone(), offset.cloned()))
                 }
@@ -330,9 +354,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// min and max as the first row of an order: for each of them, as many as there are.
+    /// min and max as the first row of an order: for each of them, as many as there are. Each has a plan of its own for the input, so all
+    /// of these plans have to give the same rows.
     fn extremes(&mut self, input: &Rel, aggregates: &[(ColumnId, AggregateCall)]) -> Result<Option<Path>> {
-        if aggregates.is_empty() || aggregates.len() > 4 || rel_is_volatile(input) {
+        if aggregates.is_empty() || aggregates.len() > 4 || rel_is_volatile(input) || rel_is_open(input) {
             return Ok(None);
         }
         let mut result: Option<Path> = None;

@@ -4,7 +4,7 @@ use super::Planner;
 use super::build::Builder;
 use super::columns::{ColumnSet, add_columns};
 use super::normal::Normaliser;
-use super::path::{Leaf, Wanted, cheapest};
+use super::path::{Leaf, PathRef, Wanted, cheapest};
 use super::reduce;
 use super::scalar::Substitution;
 use super::simplify::Simplifier;
@@ -34,6 +34,20 @@ impl Planner<'_> {
         Ok(finish(builder, root, output, writes, Vec::new()))
     }
 
+    /// The best plan of a query within the statement that takes nothing from outside, and of which the statement sees only the rows.
+    pub(super) fn apart(&mut self, query: &Query) -> Result<PathRef> {
+        let mut rel = query.rel.clone();
+        let outputs: Vec<ColumnId> = query.output.iter().map(|output| output.column).collect();
+        let required = outputs.iter().copied().collect();
+        let known = std::mem::take(&mut self.known);
+        let used = std::mem::take(&mut self.used);
+        self.reduced(&mut rel, &outputs, &required, &mut [])?;
+        self.used.add(&used);
+        let paths = self.paths(&rel, &Wanted::default())?;
+        self.known = known;
+        cheapest(&paths).cloned().ok_or_else(|| Error::internal("no plan"))
+    }
+
     /// The passes before candidates are made. `exprs`: the statement's other expressions. Of the relation `required` is wanted.
     fn prepare(
         &mut self,
@@ -44,6 +58,17 @@ impl Planner<'_> {
     ) -> Result<()> {
         self.lock_identities(rel);
         self.note_aliases(rel);
+        self.reduced(rel, exposed, required, exprs)
+    }
+
+    /// [`Planner::prepare`], without what is gathered of the whole statement.
+    fn reduced(
+        &mut self,
+        rel: &mut Rel,
+        exposed: &[ColumnId],
+        required: &ColumnSet,
+        exprs: &mut [&mut Scalar],
+    ) -> Result<()> {
         let mut normaliser = Normaliser {
             simplifier: Simplifier { columns: &self.columns, estimator: self.estimator, depth: 0 },
             merged: Substitution::default(),

@@ -110,6 +110,15 @@ struct Change {
     new: Option<Vec<Value>>,
 }
 
+/// What the children of such a parent refer to from then on.
+#[derive(Debug)]
+enum Replacement {
+    /// These values, all of them.
+    Values(Vec<Value>),
+    /// Defaults, which each of them computes: `nextval` gives another one to each.
+    Defaults(Arc<Derived>),
+}
+
 /// A child's reference that has to lead somewhere when the statement ends, if the child still has it by then.
 #[derive(Debug)]
 struct Need {
@@ -261,8 +270,14 @@ fn pick(row: &[Value], positions: &[usize]) -> Vec<Value> {
     positions.iter().map(|at| row[*at].clone()).collect()
 }
 
+/// Whether a child needs another parent: one whose key is equal is the same.
 fn differ(old: &[Value], new: &[Value], positions: &[usize]) -> bool {
     positions.iter().any(|at| !is_same(&old[*at], &new[*at]))
+}
+
+/// Whether children are to learn of a parent's key: also of one that is equal, but not the same (1.00 after 1.0), as PostgreSQL tells them.
+fn is_replaced(old: &[Value], new: &[Value], positions: &[usize]) -> bool {
+    positions.iter().any(|at| !old[*at].is_identical(&new[*at]))
 }
 
 impl ForeignKeys {
@@ -327,7 +342,7 @@ impl ForeignKeys {
             }
         }
         for key in &relations.incoming {
-            if differ(old, new, &key.positions) {
+            if is_replaced(old, new, &key.positions) {
                 self.parent_changed(context, key, old, Some(new))?;
             }
         }
@@ -460,27 +475,25 @@ impl ForeignKeys {
     fn act(&mut self, context: &Context<'_>, change: &Change, action: ReferentialAction) -> Result<()> {
         let by = &change.by;
         let child = &by.child;
-        let deletes = action == ReferentialAction::Cascade && change.new.is_none();
-        let derived = match action {
-            _ if deletes => None,
-            ReferentialAction::SetDefault => Some(self.derived(context, child)?),
-            _ if child.checks.is_empty() => None,
-            _ => Some(self.derived(context, child)?),
+        let replacement = match (action, &change.new) {
+            (ReferentialAction::Cascade, None) => None,
+            (ReferentialAction::Cascade, Some(new)) => Some(Replacement::Values(by.as_child(context, new)?)),
+            (ReferentialAction::SetDefault, _) => Some(Replacement::Defaults(self.derived(context, child)?)),
+            _ => Some(Replacement::Values(vec![Value::Null; by.child_positions.len()])),
         };
-        let values = match (action, &change.new, &derived) {
-            (ReferentialAction::Cascade, Some(new), _) => by.as_child(context, new)?,
-            (ReferentialAction::SetDefault, _, Some(derived)) => {
-                let default = |at: &usize| derived.defaults()[*at].eval(&[], context).map(|v| v.into_owned());
-                by.child_positions.iter().map(default).collect::<Result<_>>()?
+        let checks = match &replacement {
+            Some(Replacement::Defaults(derived)) => Some(Arc::clone(derived.checks())),
+            Some(Replacement::Values(_)) if !child.checks.is_empty() => {
+                Some(Arc::clone(self.derived(context, child)?.checks()))
             }
-            _ => vec![Value::Null; by.child_positions.len()],
+            _ => None,
         };
-        let checks = derived.as_ref().map(|derived| Arc::clone(derived.checks()));
+        let deletes = replacement.is_none();
         let mut writer = match self.writers.remove(&(child.oid, deletes)) {
             Some(writer) => writer,
             None => Writer::new(child, checks.unwrap_or_default()),
         };
-        while !self.act_once(context, change, deletes, &values, &mut writer)? {}
+        while !self.act_once(context, change, replacement.as_ref(), &mut writer)? {}
         self.writers.insert((child.oid, deletes), writer);
         Ok(())
     }
@@ -491,8 +504,7 @@ impl ForeignKeys {
         &mut self,
         context: &Context<'_>,
         change: &Change,
-        deletes: bool,
-        values: &[Value],
+        replacement: Option<&Replacement>,
         writer: &mut Writer,
     ) -> Result<bool> {
         let by = &change.by;
@@ -511,20 +523,17 @@ impl ForeignKeys {
                 }
                 first = false;
                 let seen = Seen { view: &view, key: &key, bytes: &bytes };
-                let outcome = if deletes {
-                    let outcome = writer.delete(context, seen, &old)?;
-                    if outcome == Outcome::Done {
-                        self.deleted(context, child, &old)?;
-                    }
-                    outcome
-                } else {
-                    let mut new = old.clone();
-                    for (at, value) in by.child_positions.iter().zip(values) {
-                        new[*at] = value.clone();
-                    }
+                let outcome = if let Some(replacement) = replacement {
+                    let new = replacement.row(by, &old, context)?;
                     let outcome = writer.update(context, seen, &old, &new)?;
                     if outcome == Outcome::Done {
                         self.updated(context, child, &old, &new)?;
+                    }
+                    outcome
+                } else {
+                    let outcome = writer.delete(context, seen, &old)?;
+                    if outcome == Outcome::Done {
+                        self.deleted(context, child, &old)?;
                     }
                     outcome
                 };
@@ -638,6 +647,26 @@ impl Incoming {
             cast::cast(value.clone(), from, to, NO_MODIFIER, false, &context.session.style)
         };
         values.iter().zip(&self.positions).zip(&self.child_positions).map(convert).collect()
+    }
+}
+
+impl Replacement {
+    /// The row that a child becomes.
+    fn row(&self, by: &Incoming, old: &[Value], context: &Context<'_>) -> Result<Vec<Value>> {
+        let mut new = old.to_vec();
+        match self {
+            Replacement::Values(values) => {
+                for (at, value) in by.child_positions.iter().zip(values) {
+                    new[*at].clone_from(value);
+                }
+            }
+            Replacement::Defaults(derived) => {
+                for at in &by.child_positions {
+                    new[*at] = derived.defaults()[*at].eval(&[], context)?.into_owned();
+                }
+            }
+        }
+        Ok(new)
     }
 }
 

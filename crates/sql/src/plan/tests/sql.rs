@@ -103,6 +103,26 @@ fn a_limit_below_a_condition_is_sorted() {
             "select x.a, y.b from t x left join (select b from t where b = 3 order by b) y on x.b = y.b order by y.b limit 5",
             "select a from t where b = 3 order by b, a",
             "select x.a from t x join t y on y.a = x.b where x.a > 5 order by y.a limit 3",
+            "with x as (select b from t order by b limit 5) select max(b) from x where b = 3",
+        ],
+    );
+}
+
+#[test]
+fn what_may_give_other_rows_is_computed_once() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4, c int4", "a", &["t_b: b"], 1000.0);
+    plans(
+        &db,
+        "once.golden",
+        &[
+            "with x as (select b, c from t limit 5) select (select count(b) from x), (select count(c) from x)",
+            "with x(n, m) as (select b, c from t order by c limit 5) select p.n, q.m from x p join x q on p.n = q.m where q.n > 3",
+            "with x as (select b from t limit 5), y as (select b from x where b > 1 limit 2) select * from y p, y q, x",
+            "with x as (select b from t limit 5), y as (select b from x where b > 1 limit 2) select * from y",
+            "with x as (select b from t) select * from x p, x q where p.b = 1 and q.b = 2",
+            "select min(b), max(b) from (select b from t offset 10) s",
+            "select min(b), max(b) from (select b from t where c > 1) s",
         ],
     );
 }
