@@ -397,7 +397,7 @@ const SQL_STATUS: &str = "Exit status: 0 done; 1 a statement of -c failed, or a 
 /// Settings are texts here: they are checked together with those of the file and the environment.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// Databases, or folders of databases; a file that does not exist is created
+    /// Databases, or folders, whose files *.gnt are served; a file NAME.gnt that does not exist is created
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Settings file (TOML); settings: memory, io, archive, wal_limit, max_delay, shutdown_limit, listen, socket, port,
@@ -532,7 +532,7 @@ pub(crate) enum Format {
     Table,
     /// Comma-separated values with a header line
     Csv,
-    /// One object in each line
+    /// An object for each row; of `sql`, in an array for each result
     Json,
 }
 

@@ -80,7 +80,15 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         window.follow(&engine);
     }
     say("shutting down");
+    let paths = server.paths();
     server.stop(limit)?;
+    let left: Vec<_> = paths.iter().filter(|path| !engine.is_whole(path).unwrap_or(false)).collect();
+    for path in &left {
+        say(&format!(
+            "{}: pages are left to the next start: whoever copies the file takes the folder {0}-wal along",
+            path.display()
+        ));
+    }
     say("closed");
     Ok(())
 }
@@ -125,7 +133,7 @@ pub(crate) fn owner() -> String {
 fn environment() -> Vec<(String, String)> {
     let ours = |name: &str| {
         let name = name.strip_prefix("GANNET_").map(str::to_ascii_lowercase);
-        name.is_some_and(|name| name != "config")
+        name.is_some_and(|name| name != "config" && name != "lab")
     };
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

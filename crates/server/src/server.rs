@@ -352,6 +352,12 @@ impl Server {
         self.shared.databases.lock().keys().cloned().collect()
     }
 
+    /// Where the databases are.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let databases = self.shared.databases.lock();
+        databases.values().map(|database| database.store().path().to_owned()).collect()
+    }
+
     /// What is to be seen to, by the database's name.
     pub fn alarms(&self) -> Vec<(String, gannet_store::Alarm)> {
         let databases: Vec<Database> = self.shared.databases.lock().values().cloned().collect();

@@ -308,6 +308,13 @@ impl Engine {
         Database::is_missing(self.disk(), path)
     }
 
+    /// Whether the file of a database that nobody has open is complete by itself: it was closed, and everything was written to it in time. Else
+    /// its log is a part of it.
+    pub fn is_whole(&self, path: &Path) -> Result<bool> {
+        let file = self.disk().open(path, &gannet_io::OpenOptions::read())?;
+        Ok(crate::meta::Meta::read(&*file)?.clean)
+    }
+
     /// Makes sure that a database can get this name: removes what an interrupted creation has left there.
     ///
     /// # Errors

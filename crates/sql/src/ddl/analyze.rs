@@ -38,6 +38,10 @@ const ROW_OVERHEAD: u64 = 96;
 const MEMORY_STEP: u64 = 1 << 20;
 
 pub(super) fn analyze(context: &mut DdlContext<'_>, statement: &Maintenance) -> Result<()> {
+    for option in &statement.passed_over {
+        let message = format!("{option} has no effect: ANALYZE keeps nobody from his work");
+        context.notice("WARNING", SqlState::FEATURE_NOT_SUPPORTED, message);
+    }
     let mut targets: Vec<(Oid, Vec<String>)> = Vec::new();
     for (relation, columns) in &statement.tables {
         let (name, found) = context.find(&object_name(relation))?;

@@ -595,7 +595,7 @@ impl Session {
     }
 
     fn vacuum(&mut self, parsed: &Parsed, options: &Maintenance, alone: bool) -> Result<CommandTag> {
-        let Maintenance { analyze, verbose: _, full, freeze, tables } = options;
+        let Maintenance { analyze, verbose: _, full, freeze, passed_over, tables } = options;
         if *full {
             return Err(Error::unsupported("VACUUM FULL"));
         }
@@ -603,6 +603,12 @@ impl Session {
             self.state.notice(Notice::warning(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "FREEZE has no effect: transaction numbers never wrap around",
+            ));
+        }
+        for option in passed_over {
+            self.state.notice(Notice::warning(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("{option} has no effect: a sweep removes what there is, see gannet_jobs"),
             ));
         }
         self.leave_transaction("VACUUM", alone)?;
@@ -636,7 +642,7 @@ impl Session {
         if *analyze {
             let text = parsed.text.clone();
             let mut analyze = parsed.clone();
-            let options = Maintenance { tables: own, ..options.clone() };
+            let options = Maintenance { tables: own, passed_over: Vec::new(), ..options.clone() };
             analyze.kind = Kind::Utility(Box::new(Utility::Analyze(options)));
             analyze.text = text;
             self.define(&analyze)?;

@@ -241,8 +241,6 @@ pub struct ExplainOptions {
     pub timing: Option<bool>,
     /// SUMMARY; `None`: not said.
     pub summary: Option<bool>,
-    /// SETTINGS
-    pub settings: bool,
     /// FORMAT
     pub format: ExplainFormat,
 }
@@ -256,7 +254,6 @@ impl Default for ExplainOptions {
             costs: true,
             timing: None,
             summary: None,
-            settings: false,
             format: ExplainFormat::Text,
         }
     }
@@ -283,6 +280,8 @@ pub struct Maintenance {
     pub full: bool,
     /// FREEZE
     pub freeze: bool,
+    /// Options that have no effect, as they say how another server is to go about it.
+    pub passed_over: Vec<String>,
     /// The tables with their columns; none: all.
     pub tables: Vec<(CopyRelation, Vec<String>)>,
 }
@@ -650,9 +649,10 @@ fn explain_option(reader: &mut Reader<'_>, options: &mut ExplainOptions) -> Resu
         "costs" => options.costs = value,
         "timing" => options.timing = Some(value),
         "summary" => options.summary = Some(value),
-        "settings" => options.settings = value,
-        "wal" | "generic_plan" if !value => {}
-        "wal" => return Err(Error::unsupported("EXPLAIN option WAL")),
+        "wal" | "generic_plan" | "settings" if !value => {}
+        "wal" | "settings" => {
+            return Err(Error::unsupported(format!("EXPLAIN option {}", name.to_uppercase())));
+        }
         _ => {
             let message = format!("unrecognized EXPLAIN option \"{name}\"");
             return Err(Error::new(crate::SqlState::SYNTAX_ERROR, message).at(position));
@@ -675,11 +675,13 @@ fn maintenance(reader: &mut Reader<'_>) -> Result<Maintenance> {
                 "full" if vacuum => options.full = reader.boolean_option(&name)?,
                 "freeze" if vacuum => options.freeze = reader.boolean_option(&name)?,
                 // How the work is done is the store's business.
-                "skip_locked" => drop(reader.boolean_option(&name)?),
+                "skip_locked" if !reader.boolean_option(&name)? => {}
+                "skip_locked" => options.passed_over.push(name.to_uppercase()),
                 "disable_page_skipping" | "process_toast" | "truncate" | "index_cleanup" | "parallel"
                     if vacuum =>
                 {
                     drop(reader.option_value()?);
+                    options.passed_over.push(name.to_uppercase());
                 }
                 _ => {
                     let command = if vacuum { "VACUUM" } else { "ANALYZE" };
@@ -697,6 +699,9 @@ fn maintenance(reader: &mut Reader<'_>) -> Result<Maintenance> {
         options.freeze = vacuum && reader.accept(K::FREEZE);
         options.verbose = reader.accept(K::VERBOSE);
         options.analyze = vacuum && reader.accept(K::ANALYZE);
+    }
+    if vacuum && options.verbose && !options.analyze {
+        options.passed_over.push("VERBOSE".to_owned());
     }
     if reader.at_end() {
         return Ok(options);
