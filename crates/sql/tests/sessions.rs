@@ -411,6 +411,23 @@ fn execute_of_a_prepared_statement_commits() {
     );
 }
 
+#[test]
+fn what_a_session_keeps_is_charged() {
+    let columns: Vec<String> = (0..1600).map(|number| format!("c{number} int")).collect();
+    let fixture = Fixture::new(&format!("create table w ({})", columns.join(", ")));
+    let refused = |begin: &str, next: &dyn Fn(u32) -> String| {
+        let mut session = fixture.session();
+        session.run(begin);
+        let error =
+            (0..20_000).find_map(|number| session.attempt(&next(number)).err()).expect("it is refused");
+        assert_eq!(error.state().0, "53200", "{error}");
+        session.attempt("rollback").unwrap();
+        assert_eq!(session.one("select 1"), "1");
+    };
+    refused("select 1", &|number| format!("prepare p{number} as select * from w a{number}"));
+    refused("begin", &|number| format!("create table t{number} (a int); savepoint s{number}"));
+}
+
 /// Each of the two was there when the other one was prepared.
 #[test]
 fn two_prepared_statements_that_execute_each_other_are_refused() {

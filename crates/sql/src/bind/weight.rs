@@ -15,6 +15,12 @@ pub fn weight(sql: &str) -> u64 {
     if sql.len() <= SHORT {
         return 0;
     }
+    let (tokens, longest) = counted(sql);
+    tokens * TOKEN + longest * NODE
+}
+
+/// How many tokens there are, and how many the longest statement has, at least.
+fn counted(sql: &str) -> (u64, u64) {
     let (mut tokens, mut statement, mut longest) = (0u64, 0u64, 0u64);
     let mut rest = sql.as_bytes();
     while let Some(&first) = rest.first() {
@@ -24,22 +30,26 @@ pub fn weight(sql: &str) -> u64 {
         statement = if first == b';' { 0 } else { statement + 1 };
         longest = longest.max(statement);
     }
-    tokens * TOKEN + longest * NODE
+    (tokens, longest)
 }
 
 /// Bytes of the token that text begins with, with the whitespace behind it.
 fn token_length(text: &[u8], first: u8) -> usize {
     let length = match first {
-        b'E' | b'e' if text.get(1) == Some(&b'\'') => 2 + escaped(&text[2..]),
+        b'E' | b'e' if text.get(1) == Some(&b'\'') => with_escapes(text),
         b'\'' | b'"' => 1 + until(&text[1..], &[first]),
         b'-' if text.starts_with(b"--") => {
             text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len())
         }
         b'/' if text.starts_with(b"/*") => until(text, b"*/"),
         b'$' => match text[1..].iter().position(|&byte| !is_word(byte)) {
-            Some(end) if text[end + 1] == b'$' => end + 2 + until(&text[end + 2..], &text[..end + 2]),
+            // A digit makes it a parameter.
+            Some(end) if text[end + 1] == b'$' && !text[1].is_ascii_digit() => {
+                end + 2 + until(&text[end + 2..], &text[..end + 2])
+            }
             _ => 1,
         },
+        _ if is_number(text) => number(text),
         // A dollar within a word begins no string.
         _ if is_word(first) => text.iter().take_while(|&&byte| is_word(byte) || byte == b'$').count(),
         _ => 1,
@@ -49,7 +59,38 @@ fn token_length(text: &[u8], first: u8) -> usize {
 }
 
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.' || byte >= 0x80
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+fn is_number(text: &[u8]) -> bool {
+    let digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
+    digit(0) || text[0] == b'.' && digit(1)
+}
+
+/// Bytes of a number, with the word that may stand right behind it. It has one period at most.
+fn number(text: &[u8]) -> usize {
+    let words = |text: &[u8]| text.iter().take_while(|&&byte| is_word(byte)).count();
+    let whole = words(text);
+    let fraction = match text.get(whole) {
+        Some(b'.') if text[..whole].iter().all(u8::is_ascii_digit) => 1 + words(&text[whole + 1..]),
+        _ => 0,
+    };
+    whole + fraction
+}
+
+/// Bytes of a string with backslash escapes, with those that go on with it on other lines.
+fn with_escapes(text: &[u8]) -> usize {
+    let mut length = 2 + escaped(&text[2..]);
+    loop {
+        let blanks = text[length..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let behind = &text[length..][blanks..];
+        if behind.first() != Some(&b'\'')
+            || !text[length..][..blanks].iter().any(|byte| matches!(byte, b'\n' | b'\r'))
+        {
+            return length;
+        }
+        length += blanks + 1 + escaped(&behind[1..]);
+    }
 }
 
 /// Bytes up to the end of a string with backslash escapes.
@@ -72,7 +113,30 @@ fn until(text: &[u8], end: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tokens::tokenize;
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    const PIECES: [&str; 40] = [
+        "a", "é", "E", "e", "a.b", ".", "..", "1", "1.5", ".5", "1.", "1.1.1", "1e5", "0x1f", "1_0", "$1",
+        "$1$", "$", "$$", "$a$", "$a.b$", "$é$", "'s'", "'", "E'a'", "e'\\''", "E'", "\"q\"", "\"", "--",
+        "-- c\n", "/*", "*/", "/* c */", " ", "\n", "\r\n", ",", "::", "\\",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5_000, ..ProptestConfig::default() })]
+
+        /// Whatever is read, it was charged before.
+        #[test]
+        fn no_token_is_missed(pieces in vec(select(&PIECES[..]), 1..14), blank in select(&["", " ", "\n"][..])) {
+            let text = pieces.join(blank);
+            if let Ok(tokens) = tokenize(&text) {
+                prop_assert!(counted(&text).0 >= tokens.len() as u64, "{:?}", text);
+            }
+        }
+    }
 
     #[test]
     fn tokens_count_and_strings_count_once() {
@@ -94,6 +158,10 @@ mod tests {
         {
             let text = format!("select {before}{}", "1,".repeat(10_000));
             assert!(weight(&text) > 20_000 * (TOKEN + NODE), "{before}");
+        }
+        for many in ["a.", "1.1", "$a.b$,1,", "E'a'\n'\\'',1,", "é.", "$1$,1,"] {
+            let text = format!("select {}", many.repeat(10_000));
+            assert!(weight(&text) > 10_000 * (TOKEN + NODE), "{many}");
         }
         for odd in ["'", "E'", "E'\\", "\"", "$", "$$", "$a", "/*", "--", "\u{e9}"] {
             let _ = weight(&odd.repeat(10_000));

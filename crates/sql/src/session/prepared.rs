@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Bytes that a prepared statement takes for each byte of its text, about.
 pub(super) const BYTES_PER_BYTE: u64 = 40;
+/// Bytes that each column takes that it gives, in its plan and in what clients are told, about.
+const BYTES_PER_COLUMN: u64 = 400;
 /// Bytes that any prepared statement takes, about.
 pub(super) const BYTES_AT_LEAST: u64 = 4096;
 /// Bytes that a portal takes besides its values, about.
@@ -111,7 +113,12 @@ impl Portal {
 impl Prepared {
     fn bytes(&self) -> u64 {
         let text = self.parsed.as_ref().map_or(0, |parsed| parsed.text.len());
-        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE
+        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE + self.column_bytes()
+    }
+
+    /// What the columns take that it gives: of a table, or of all that are joined, they may be many more than its text has bytes.
+    pub(super) fn column_bytes(&self) -> u64 {
+        self.columns.as_ref().map_or(0, |columns| columns.len() as u64 * BYTES_PER_COLUMN)
     }
 }
 

@@ -15,7 +15,8 @@ use crate::bind::Parsed;
 use crate::catalog::{Catalog, Oid, storage};
 use crate::ddl::{self, DdlContext};
 use crate::{Error, Result, SqlState};
-use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View};
+use gannet_base::memory::Purpose;
+use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View, WorkMemory};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +40,13 @@ struct Mark {
     private: Option<Private>,
     settings: usize,
     read_only: bool,
+    /// Memory that it takes.
+    bytes: u64,
 }
+
+/// Bytes of a savepoint, about, and of each object in definitions that it keeps.
+const SAVEPOINT_BYTES: u64 = 256;
+const DEFINITION_BYTES: u64 = 160;
 
 /// A transaction of a session.
 #[derive(Debug)]
@@ -58,6 +65,8 @@ pub(super) struct Open {
     kept: Option<View>,
     pub(super) private: Option<Private>,
     savepoints: Vec<Mark>,
+    /// That of the savepoints.
+    memory: Option<WorkMemory>,
     /// Tables that are held against changes of their definition.
     held: BTreeSet<Oid>,
     settings: usize,
@@ -80,6 +89,7 @@ impl Open {
             kept: None,
             private: None,
             savepoints: Vec::new(),
+            memory: None,
             held: BTreeSet::new(),
             settings: state.settings_mark(),
         }
@@ -229,6 +239,11 @@ impl Open {
     // ---- savepoints -------------------------------------------------------------------------------------------
 
     pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
+        let bytes = SAVEPOINT_BYTES + 2 * name.len() as u64 + self.kept_bytes();
+        match &mut self.memory {
+            Some(memory) => memory.grow(bytes)?,
+            None => self.memory = Some(state.engine.memory(Purpose::Sessions, bytes)?),
+        }
         let savepoint = self.store()?.borrow_mut().savepoint();
         self.savepoints.push(Mark {
             name,
@@ -236,8 +251,29 @@ impl Open {
             private: self.private.clone(),
             settings: state.settings_mark(),
             read_only: self.read_only,
+            bytes,
         });
         Ok(())
+    }
+
+    /// Bytes of the definitions that a savepoint keeps now and the one before does not: of what is changed, the next change makes another copy.
+    fn kept_bytes(&self) -> u64 {
+        let Some(private) = &self.private else { return 0 };
+        let before = self.savepoints.last().and_then(|mark| mark.private.as_ref());
+        if before.is_some_and(|before| Arc::ptr_eq(&before.catalog, &private.catalog)) {
+            return 0;
+        }
+        let Catalog { tables, sequences, roles, statistics, names, .. } = &*private.catalog;
+        let count = tables.len() + sequences.len() + roles.len() + statistics.len() + names.len();
+        count as u64 * DEFINITION_BYTES
+    }
+
+    /// Forgets the savepoints from this one on.
+    fn forget_savepoints(&mut self, from: usize) {
+        self.savepoints.truncate(from);
+        if let Some(memory) = &mut self.memory {
+            memory.shrink_to(self.savepoints.iter().map(|mark| mark.bytes).sum());
+        }
     }
 
     fn find(&self, name: &str) -> Result<usize> {
@@ -250,13 +286,13 @@ impl Open {
         let place = self.find(name)?;
         // As in PostgreSQL: SET TRANSACTION READ ONLY lasts until the end of the savepoint.
         self.read_only = self.savepoints[place].read_only;
-        self.savepoints.truncate(place);
+        self.forget_savepoints(place);
         Ok(())
     }
 
     pub(super) fn rollback_to(&mut self, name: &str, state: &SessionState) -> Result<()> {
         let place = self.find(name)?;
-        self.savepoints.truncate(place + 1);
+        self.forget_savepoints(place + 1);
         self.go_back(state)?;
         self.failed = false;
         Ok(())
