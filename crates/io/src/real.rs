@@ -227,12 +227,12 @@ impl Disk for RealDisk {
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         #[cfg(target_os = "linux")]
         if self.queue_backend().effective == Backend::Uring {
-            // A single ring may still fail, for example by a limit on locked memory; threads always work.
+            // A single ring may still fail, for example by a limit on locked memory.
             if let Ok(queue) = uring::UringQueue::new(depth, &self.shared) {
                 return Ok(Arc::new(queue));
             }
         }
-        Ok(Arc::new(threads::ThreadQueue::new(depth, self.options.queue_threads, &self.shared)))
+        Ok(Arc::new(threads::ThreadQueue::new(depth, self.options.queue_threads, &self.shared)?))
     }
 
     fn stats(&self) -> &stats::Stats {
