@@ -158,11 +158,6 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         }
         other => other?,
     };
-    let backend = disk.queue_backend();
-    report["queue"] = json!({ "effective": backend_name(backend.effective), "reason": backend.reason });
-    if backend.effective == Backend::Threads {
-        remarks.add(Weight::Note, "without io_uring deep queues cost a thread for each request in flight");
-    }
     let time = options.time.unwrap_or(if server.is_some() { Duration::ZERO } else { MEASURE });
     if options.time.is_none() && server.is_some() {
         let remark =
@@ -175,6 +170,14 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
                 remarks.add(weight_of(&error), format!("the device is not measured: {error:#}"));
             }
             measured => report["device"] = measured?,
+        }
+    }
+    // The queue that the device was measured by, where it was, is one of them.
+    if let Some(queues) = disk.queue_backend() {
+        report["queue"] = json!({ "effective": queues.effective.name(), "reason": queues.reason });
+        if queues.effective == Backend::Threads {
+            remarks
+                .add(Weight::Note, "without io_uring deep queues cost a thread for each request in flight");
         }
     }
     let memory = Memory::of_this_machine();
@@ -320,14 +323,6 @@ fn memory_report(memory: &Memory) -> Value {
         "cgroup_swap_limit_bytes": memory.cgroup_swap_limit,
         "limit_bytes": memory.limit(),
     })
-}
-
-fn backend_name(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Auto => "auto",
-        Backend::Uring => "io_uring",
-        Backend::Threads => "threads",
-    }
 }
 
 /// Where to look.
