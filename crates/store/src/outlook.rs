@@ -15,7 +15,6 @@ use gannet_base::units::format_size;
 use gannet_io::{Mode, Pressure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 use std::time::Duration;
 
 /// How often figures are noted, and how many of them are kept.
@@ -266,8 +265,7 @@ impl Database {
     fn look_at_space(&self, found: &mut Found) {
         let file = self.shared.core.space.capacity() * self.page_size() as u64;
         let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.file_bytes, file);
-        let folder = self.path().parent().filter(|folder| !folder.as_os_str().is_empty());
-        let free = self.engine().disk().free_bytes(folder.unwrap_or(Path::new("."))).ok().flatten();
+        let free = self.free_bytes();
         let left = free.zip(per_second).and_then(|(free, rate)| (rate > 0.0).then(|| free as f64 / rate));
         let note = match free {
             Some(free) => format!("{} of file, {} free on its device", format_size(file), format_size(free)),
@@ -443,6 +441,7 @@ mod tests {
     use super::*;
     use crate::{CreateOptions, Engine, EngineOptions, Isolation, OpenOptions, TransactionOptions};
     use gannet_io::sim::SimDisk;
+    use std::path::Path;
     use std::sync::Arc;
 
     #[test]
