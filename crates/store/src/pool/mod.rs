@@ -61,7 +61,7 @@ const GIVEN_AT_ONCE: usize = 1 << 10;
 const POPULATE_AHEAD: usize = 32 << 20;
 const POPULATE_STEP: usize = 2 << 20;
 
-/// Of so many frames, and at most so many pages, that are behind the frames and take what a request reads over.
+/// One page for so many frames, and no more than so many pages, lie behind the frames and take what requests read over.
 const OVER_FRAMES: usize = 128;
 const OVER_MOST: usize = 1024;
 
