@@ -8,7 +8,7 @@ use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::window::Windows;
 use gannet_server::{Server, ServerOptions};
-use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase};
+use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
@@ -302,12 +302,19 @@ impl Restarts {
 #[derive(Default)]
 struct Alarms {
     looked: Option<Instant>,
-    /// By database and name: whether it was told last that it began, and when that was.
-    told: BTreeMap<(String, String), (bool, Instant)>,
+    /// By database and name.
+    told: BTreeMap<(String, String), Told>,
+}
+
+/// What was told last of an alarm.
+struct Told {
+    /// How bad it was; `None`: it is over.
+    severity: Option<Severity>,
+    at: Instant,
 }
 
 impl Alarms {
-    /// Tells of alarms that have begun or ended.
+    /// Tells of alarms that have begun, become worse, or ended.
     fn follow(&mut self, server: &Server) {
         if self.looked.is_some_and(|looked| looked.elapsed() < ALARMS_EVERY) {
             return;
@@ -317,16 +324,16 @@ impl Alarms {
         self.changes(&server.alarms(), now).iter().for_each(|line| say(line));
     }
 
-    /// Lines about what has changed: of each alarm no more than one a minute.
+    /// Lines about what has changed: of each alarm no more than one a minute, and one when it becomes worse.
     fn changes(&mut self, found: &[(String, Alarm)], now: Instant) -> Vec<String> {
         let mut lines = Vec::new();
         for (database, alarm) in found {
             let key = (database.clone(), alarm.name.clone());
             // A failure has a line of its own.
-            if alarm.name != "failure" && self.may_tell(&key, true, now) {
+            if alarm.name != "failure" && self.may_tell(&key, Some(alarm.severity), now) {
                 let (severity, what, advice) = (alarm.severity.name(), &alarm.what, &alarm.advice);
                 lines.push(format!("{database}: {severity}, {}: {what}; {advice}", alarm.name));
-                self.told.insert(key, (true, now));
+                self.told.insert(key, Told { severity: Some(alarm.severity), at: now });
             }
         }
         let over = |(database, name): &(String, String)| {
@@ -334,19 +341,21 @@ impl Alarms {
         };
         let ended: Vec<(String, String)> = self.told.keys().filter(|key| over(key)).cloned().collect();
         for key in ended {
-            if self.may_tell(&key, false, now) {
+            if self.may_tell(&key, None, now) {
                 lines.push(format!("{}: {} is over", key.0, key.1));
-                self.told.insert(key, (false, now));
+                self.told.insert(key, Told { severity: None, at: now });
             }
         }
         lines
     }
 
-    fn may_tell(&self, key: &(String, String), begins: bool, now: Instant) -> bool {
-        match self.told.get(key) {
-            None => begins,
-            Some((began, told)) => *began != begins && now.duration_since(*told) >= ALARM_LINES,
-        }
+    /// Of an alarm that is there with that severity, or over.
+    fn may_tell(&self, key: &(String, String), severity: Option<Severity>, now: Instant) -> bool {
+        let Some(told) = self.told.get(key) else { return severity.is_some() };
+        // It is told once that it has become worse: one that goes up and down is as bad as it was at its worst.
+        let is_worse = told.severity.is_some() && severity > told.severity;
+        let has_turned = told.severity.is_some() != severity.is_some();
+        is_worse || has_turned && now.duration_since(told.at) >= ALARM_LINES
     }
 }
 
@@ -358,23 +367,40 @@ fn say(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_store::Severity;
+
+    fn alarm(name: &str, severity: Severity) -> (String, Alarm) {
+        let alarm = Alarm {
+            name: name.to_owned(),
+            severity,
+            since_unix_us: 0,
+            what: "it is so".to_owned(),
+            figure: None,
+            threshold: None,
+            unit: String::new(),
+            advice: "do something".to_owned(),
+        };
+        ("shop".to_owned(), alarm)
+    }
+
+    #[test]
+    fn an_alarm_that_becomes_worse_is_told_at_once_and_once() {
+        let (warning, critical) = ([alarm("space", Severity::Warning)], [alarm("space", Severity::Critical)]);
+        let (mut alarms, start) = (Alarms::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(alarms.changes(&warning, at(0)), ["shop: warning, space: it is so; do something"]);
+        assert_eq!(alarms.changes(&critical, at(5)), ["shop: critical, space: it is so; do something"]);
+        assert!(alarms.changes(&warning, at(100)).is_empty());
+        assert!(alarms.changes(&critical, at(200)).is_empty());
+        assert_eq!(alarms.changes(&[], at(205)), ["shop: space is over"]);
+        // The next time is a beginning again.
+        assert!(alarms.changes(&critical, at(210)).is_empty());
+        assert_eq!(alarms.changes(&warning, at(300)).len(), 1);
+        assert_eq!(alarms.changes(&critical, at(305)).len(), 1);
+    }
 
     #[test]
     fn an_alarm_is_told_when_it_begins_and_ends_and_no_more_than_once_a_minute() {
-        let alarm = |name: &str| {
-            let alarm = Alarm {
-                name: name.to_owned(),
-                severity: Severity::Warning,
-                since_unix_us: 0,
-                what: "it is so".to_owned(),
-                figure: None,
-                threshold: None,
-                unit: String::new(),
-                advice: "do something".to_owned(),
-            };
-            ("shop".to_owned(), alarm)
-        };
+        let alarm = |name: &str| alarm(name, Severity::Warning);
         let (mut alarms, start) = (Alarms::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(alarms.changes(&[], at(0)).is_empty());

@@ -119,6 +119,34 @@ fn each_file_has_a_mode_and_little_room_is_a_warning_without_a_server() {
 }
 
 #[test]
+fn a_symbolic_link_stands_for_the_files_and_the_folder_of_what_it_points_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["data", "links"] {
+        std::fs::create_dir(path.join(name)).unwrap();
+    }
+    ends(path, &["sql", "data/shop.gnt", "--create", "-q", "-c", "create table t (id int primary key)"], 0);
+    std::os::unix::fs::symlink("../data/shop.gnt", path.join("links/shop.gnt")).unwrap();
+    let look = || {
+        let output = run(path, &["doctor", "links/shop.gnt", "--json", "--time", "0s"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    };
+    let names = |report: &Value| {
+        let files = report.as_array().unwrap().iter();
+        files.map(|file| file["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let report = look();
+    assert_eq!(report["folder"], "links/../data");
+    let files = names(&report["database"]["files"]);
+    assert!(files.iter().any(|file| file.ends_with(".log")), "{files:?}");
+    // A server is found by the name that it was given, and says the same.
+    let _server = Served::start(path, &["links/shop.gnt"]);
+    let report = look();
+    let files = names(&report["server"]["files"]);
+    assert!(files.iter().any(|file| file.ends_with(".log")), "{files:?}");
+}
+
+#[test]
 fn ctrl_c_ends_the_wait_for_a_silent_server() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -192,6 +192,14 @@ impl<J> Scheduler<J> {
         self.take(class)
     }
 
+    /// Whether `next` would give out a job.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.waiting > 0
+            && Class::ALL
+                .into_iter()
+                .any(|class| !self.backlog[class as usize].is_empty() && self.admissible(class))
+    }
+
     fn take(&mut self, class: Class) -> Option<(J, usize)> {
         let job = self.backlog[class as usize].pop_front()?;
         self.waiting -= 1;

@@ -11,7 +11,13 @@ fn fill(scheduler: &mut Scheduler<u32>, class: Class, jobs: u32) {
 }
 
 fn drain(scheduler: &mut Scheduler<u32>) -> usize {
-    std::iter::from_fn(|| scheduler.next()).count()
+    let next = || {
+        let is_ready = scheduler.has_ready();
+        let next = scheduler.next();
+        assert_eq!(next.is_some(), is_ready);
+        next
+    };
+    std::iter::from_fn(next).count()
 }
 
 #[test]

@@ -236,6 +236,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
         None
     }
 
+    /// What queues are made of, and why; `None` where they are not of this system.
+    #[cfg(unix)]
+    fn queue_backend(&self) -> Option<BackendReport> {
+        None
+    }
+
     /// Puts a short file into its place: it is there with all of these bytes, durably, or not at all. Their number is a multiple of
     /// what direct I/O needs. What is there is replaced; a disk that holds objects refuses to, with [`ErrorKind::AlreadyExists`].
     fn publish(&self, path: &Path, bytes: &[u8], mode: ModeRequest) -> Result<()> {

@@ -40,15 +40,34 @@ pub enum Backend {
     Threads,
 }
 
+impl Backend {
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Auto => "auto",
+            Backend::Uring => "io_uring",
+            Backend::Threads => "threads",
+        }
+    }
+}
+
 /// What was asked for, what queues really use, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackendReport {
     /// What the caller asked for.
     pub requested: Backend,
-    /// What is in force; never [`Backend::Auto`].
+    /// What is in force; never [`Backend::Auto`]. Threads also where only some queues use them.
     pub effective: Backend,
     /// Why, in one sentence for a user.
     pub reason: String,
+}
+
+/// Queues that should have had a ring and got none.
+#[derive(Debug, Default)]
+struct Refused {
+    queues: usize,
+    /// What the system said of the last one.
+    why: String,
 }
 
 /// How a [`RealDisk`] works.
@@ -72,7 +91,9 @@ impl Default for RealOptions {
 #[derive(Debug)]
 pub struct RealDisk {
     options: RealOptions,
+    /// What was tried before there was any queue.
     backend: OnceLock<BackendReport>,
+    refused: Mutex<Refused>,
     shared: Arc<Shared>,
     /// What was opened, and may be closed meanwhile.
     opened: Mutex<Vec<Weak<RealFile>>>,
@@ -82,11 +103,12 @@ impl RealDisk {
     /// A view of the file system. Nothing is tried before it is needed.
     pub fn new(options: RealOptions) -> Self {
         let shared = Arc::new(Shared::new(options.prefetch_depth));
-        RealDisk { options, backend: OnceLock::new(), shared, opened: Mutex::default() }
+        let (backend, refused, opened) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        RealDisk { options, backend, refused, shared, opened }
     }
 
-    /// What queues are made of, and why. Tried at the first call.
-    pub fn queue_backend(&self) -> &BackendReport {
+    /// What queues are to be made of. Tried at the first call.
+    fn probed_backend(&self) -> &BackendReport {
         self.backend.get_or_init(|| probe_backend(self.options.backend))
     }
 
@@ -224,15 +246,32 @@ impl Disk for RealDisk {
         files.iter().find(|file| file.is(&wanted)).map(|file| file.report().clone())
     }
 
+    fn queue_backend(&self) -> Option<BackendReport> {
+        let mut report = self.probed_backend().clone();
+        let Refused { queues, why } = &*self.refused.lock();
+        if *queues > 0 {
+            report.effective = Backend::Threads;
+            report
+                .reason
+                .push_str(&format!(", but not for every queue: {queues} so far use threads ({why})"));
+        }
+        Some(report)
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         #[cfg(target_os = "linux")]
-        if self.queue_backend().effective == Backend::Uring {
-            // A single ring may still fail, for example by a limit on locked memory; threads always work.
-            if let Ok(queue) = uring::UringQueue::new(depth, &self.shared) {
-                return Ok(Arc::new(queue));
+        if self.probed_backend().effective == Backend::Uring {
+            // A single ring may still fail, for example by a limit on locked memory.
+            match uring::UringQueue::new(depth, &self.shared) {
+                Ok(queue) => return Ok(Arc::new(queue)),
+                Err(error) => {
+                    let mut refused = self.refused.lock();
+                    refused.queues += 1;
+                    refused.why = format!("the system refuses a ring for {depth} requests: {error}");
+                }
             }
         }
-        Ok(Arc::new(threads::ThreadQueue::new(depth, self.options.queue_threads, &self.shared)))
+        Ok(Arc::new(threads::ThreadQueue::new(depth, self.options.queue_threads, &self.shared)?))
     }
 
     fn stats(&self) -> &stats::Stats {

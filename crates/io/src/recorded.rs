@@ -147,6 +147,11 @@ impl Disk for RecordedDisk {
         self.under.mode_of(path)
     }
 
+    #[cfg(unix)]
+    fn queue_backend(&self) -> Option<crate::BackendReport> {
+        self.under.queue_backend()
+    }
+
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
         Ok(Arc::new(RecordedQueue { under: self.under.queue(depth)?, trace: Arc::clone(&self.trace) }))
     }

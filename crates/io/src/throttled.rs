@@ -14,7 +14,8 @@ use crate::real::Settled;
 use crate::reaping::Reaping;
 use crate::stats::Operation;
 use crate::{
-    Calibration, Class, Completion, Direction, Disk, Durability, Error, ErrorKind, File, ModeReport,
+    BackendReport, Calibration, Class, Completion, Direction, Disk, Durability, Error, ErrorKind, File,
+    ModeReport,
 };
 use crate::{OpenOptions, Queue, Request, Result, stats};
 use gannet_base::clock::{self, Instant};
@@ -213,6 +214,10 @@ impl Disk for ThrottledDisk {
 
     fn mode_of(&self, path: &Path) -> Option<ModeReport> {
         self.under.mode_of(path)
+    }
+
+    fn queue_backend(&self) -> Option<BackendReport> {
+        self.under.queue_backend()
     }
 
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {

@@ -618,11 +618,25 @@ fn a_disk_says_how_a_file_is_open_whatever_it_is_called_by_now() {
 
 #[test]
 fn the_backend_asked_for_is_reported() {
-    let report = disk(Backend::Threads);
-    assert_eq!(report.queue_backend().effective, Backend::Threads);
-    let auto = disk(Backend::Auto);
-    assert_ne!(auto.queue_backend().effective, Backend::Auto);
-    assert!(!auto.queue_backend().reason.is_empty());
+    let of = |disk: &RealDisk| disk.queue_backend().unwrap();
+    assert_eq!(of(&disk(Backend::Threads)).effective, Backend::Threads);
+    let auto = of(&disk(Backend::Auto));
+    assert_ne!(auto.effective, Backend::Auto);
+    assert!(!auto.reason.is_empty());
+}
+
+#[test]
+fn a_queue_that_gets_no_ring_is_reported() {
+    let disk = disk(Backend::Auto);
+    let before = disk.queue_backend().unwrap();
+    let _queue = disk.queue(8).unwrap();
+    assert_eq!(disk.queue_backend().unwrap(), before);
+    // More than any ring has.
+    let _deep = disk.queue(1 << 20).unwrap();
+    let after = disk.queue_backend().unwrap();
+    assert_eq!(after.effective, Backend::Threads);
+    let is_told = after.reason.contains("1 so far use threads") && after.reason.contains("1048576");
+    assert_eq!(is_told, before.effective == Backend::Uring, "{after:?}");
 }
 
 #[test]

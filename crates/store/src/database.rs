@@ -266,7 +266,9 @@ impl Checkpoint for HeaderKeeper {
 #[derive(Debug)]
 pub struct Database {
     engine: Engine,
+    /// By what name it was opened, which may be a symbolic link; and where its file is, beside which its log is.
     path: PathBuf,
+    real_path: PathBuf,
     pub(crate) shared: Arc<Shared>,
     pool: Arc<Pool>,
     volume: Arc<Volume>,
@@ -327,7 +329,7 @@ fn take_file_lock(file: &dyn File, path: &Path) -> Result<FileLock> {
 }
 
 impl Database {
-    /// Where the database is.
+    /// Where the database is, by the name that it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -15,7 +15,6 @@ use gannet_base::units::format_size;
 use gannet_io::{Mode, Pressure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 use std::time::Duration;
 
 /// How often figures are noted, and how many of them are kept.
@@ -158,6 +157,9 @@ impl Notes {
     }
 }
 
+/// What an alarm goes by, from where on it is one of that severity, and what both are counted in.
+type Figure<'a> = (f64, f64, &'a str);
+
 /// What is found while an outlook is made.
 #[derive(Default)]
 struct Found {
@@ -171,7 +173,7 @@ impl Found {
         name: &str,
         severity: Severity,
         what: String,
-        figure: Option<(f64, f64, &str)>,
+        figure: Option<Figure<'_>>,
         advice: &str,
     ) {
         self.alarms.push(Alarm {
@@ -217,6 +219,29 @@ pub fn little_space(free: u64, file: u64) -> Option<(Severity, u64)> {
     } else {
         (free < little).then_some((Severity::Warning, little))
     }
+}
+
+/// The worse of what a device with so many bytes left comes to as the file grows, and of what it has left by now: a slow growth makes
+/// nothing less of a full one. `growth`: in how many seconds it is full, and for how many the file was looked at.
+fn shortage(free: u64, file: u64, growth: Option<(f64, f64)>) -> Option<(Severity, String, Figure<'static>)> {
+    let ahead = growth.filter(|(left, _)| *left < FULL_SOON_SECONDS).map(|(left, looked_seconds)| {
+        let (severity, threshold) = match left < FULL_NOW_SECONDS {
+            true => (Severity::Critical, FULL_NOW_SECONDS),
+            false => (Severity::Warning, FULL_SOON_SECONDS),
+        };
+        let what = format!(
+            "the device is full in {:.1} hours if the file grows on as in the last {:.0} minutes",
+            left / 3600.0,
+            looked_seconds / 60.0
+        );
+        (severity, what, (left, threshold, "seconds"))
+    });
+    let now = little_space(free, file).map(|(severity, threshold)| {
+        let what = format!("{} are free on the device of {}", format_size(free), format_size(file));
+        (severity, what, (free as f64, threshold as f64, "bytes"))
+    });
+    // Of two that are as bad, the one that says when.
+    now.into_iter().chain(ahead).max_by_key(|(severity, ..)| *severity)
 }
 
 impl Database {
@@ -266,8 +291,7 @@ impl Database {
     fn look_at_space(&self, found: &mut Found) {
         let file = self.shared.core.space.capacity() * self.page_size() as u64;
         let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.file_bytes, file);
-        let folder = self.path().parent().filter(|folder| !folder.as_os_str().is_empty());
-        let free = self.engine().disk().free_bytes(folder.unwrap_or(Path::new("."))).ok().flatten();
+        let free = self.free_bytes();
         let left = free.zip(per_second).and_then(|(free, rate)| (rate > 0.0).then(|| free as f64 / rate));
         let note = match free {
             Some(free) => format!("{} of file, {} free on its device", format_size(file), format_size(free)),
@@ -283,18 +307,9 @@ impl Database {
             note,
         });
         let Some(free) = free else { return };
-        if let Some(left) = left.filter(|left| *left < FULL_SOON_SECONDS) {
-            let severity = if left < FULL_NOW_SECONDS { Severity::Critical } else { Severity::Warning };
-            let what = format!(
-                "the device is full in {:.1} hours if the file grows on as in the last {:.0} minutes",
-                left / 3600.0,
-                looked_seconds / 60.0
-            );
-            found.alarm("space", severity, what, Some((left, FULL_SOON_SECONDS, "seconds")), SPACE_ADVICE);
-        } else if let Some((severity, threshold)) = little_space(free, file) {
-            let what = format!("{} are free on the device of {}", format_size(free), format_size(file));
-            let figure = Some((free as f64, threshold as f64, "bytes"));
-            found.alarm("space", severity, what, figure, SPACE_ADVICE);
+        if let Some(shortage) = shortage(free, file, left.map(|left| (left, looked_seconds))) {
+            let (severity, what, figure) = shortage;
+            found.alarm("space", severity, what, Some(figure), SPACE_ADVICE);
         }
     }
 
@@ -443,6 +458,7 @@ mod tests {
     use super::*;
     use crate::{CreateOptions, Engine, EngineOptions, Isolation, OpenOptions, TransactionOptions};
     use gannet_io::sim::SimDisk;
+    use std::path::Path;
     use std::sync::Arc;
 
     #[test]
@@ -467,6 +483,26 @@ mod tests {
         assert_eq!(little_space(64 * mib - 1, 0), Some((Severity::Critical, 64 * mib)));
         assert_eq!(little_space(5 * gib, 100 * gib), None);
         assert_eq!(little_space(5 * gib - 1, 100 * gib), Some((Severity::Warning, 5 * gib)));
+    }
+
+    #[test]
+    fn a_forecast_hides_no_shortage_and_has_the_threshold_of_its_severity() {
+        let (mib, gib) = (1 << 20, 1 << 30);
+        let of = |free, file, left| {
+            let found = shortage(free, file, left);
+            found.map(|(severity, _, (figure, threshold, unit))| (severity, figure, threshold, unit))
+        };
+        let hours = |hours: f64| Some((hours * 3600.0, 600.0));
+        assert_eq!(of(gib, gib, None), None);
+        assert_eq!(of(gib, gib, hours(24.0)), None);
+        let little = (10 * mib) as f64;
+        let full = Some((Severity::Critical, little, (64 * mib) as f64, "bytes"));
+        assert_eq!(of(10 * mib, gib, None), full);
+        assert_eq!(of(10 * mib, gib, hours(2.8)), full);
+        assert_eq!(of(gib, gib, hours(2.0)), Some((Severity::Warning, 7200.0, 86_400.0, "seconds")));
+        assert_eq!(of(gib, gib, hours(0.5)), Some((Severity::Critical, 1800.0, 3600.0, "seconds")));
+        assert_eq!(of(gib, 100 * gib, hours(0.5)).unwrap().3, "seconds");
+        assert_eq!(of(gib, 100 * gib, hours(2.0)).unwrap().3, "seconds");
     }
 
     #[test]

@@ -145,6 +145,11 @@ fn a_symbolic_link_uses_the_log_of_what_it_points_to() {
     let db = open(&link).unwrap();
     assert!(db.restart_report().crashed);
     assert_eq!(rows(&db), 3);
+    // So do those who look at its files.
+    assert_eq!(db.path(), link);
+    let files = db.files();
+    assert!(files.len() > 1 && files.iter().all(|file| file.is_file()), "{files:?}");
+    assert!(files.iter().any(|file| file.extension().is_some_and(|end| end == "log")), "{files:?}");
     db.close().unwrap();
     assert!(!crashed.path().join("links/m.gnt-wal").exists());
 }

@@ -143,7 +143,8 @@ fn refuse_what_is_for_this_machine(options: &Doctor) -> Result<()> {
 /// This machine, and a database of it.
 fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Result<()> {
     let place = Place::find(&options.path)?;
-    let server = place.database.as_deref().and_then(|path| sql::server_address(path, &serve::owner()));
+    // A server has its socket beside the name that it was given.
+    let server = place.database.as_ref().and_then(|_| sql::server_address(&options.path, &serve::owner()));
     let disk = Arc::new(RealDisk::default());
     report["folder"] = json!(text(&place.folder));
     let (mut may_write, mut is_full) = (true, false);
@@ -158,11 +159,6 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         }
         other => other?,
     };
-    let backend = disk.queue_backend();
-    report["queue"] = json!({ "effective": backend_name(backend.effective), "reason": backend.reason });
-    if backend.effective == Backend::Threads {
-        remarks.add(Weight::Note, "without io_uring deep queues cost a thread for each request in flight");
-    }
     let time = options.time.unwrap_or(if server.is_some() { Duration::ZERO } else { MEASURE });
     if options.time.is_none() && server.is_some() {
         let remark =
@@ -175,6 +171,14 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
                 remarks.add(weight_of(&error), format!("the device is not measured: {error:#}"));
             }
             measured => report["device"] = measured?,
+        }
+    }
+    // The queue that the device was measured by, where it was, is one of them.
+    if let Some(queues) = disk.queue_backend() {
+        report["queue"] = json!({ "effective": queues.effective.name(), "reason": queues.reason });
+        if queues.effective == Backend::Threads {
+            remarks
+                .add(Weight::Note, "without io_uring deep queues cost a thread for each request in flight");
         }
     }
     let memory = Memory::of_this_machine();
@@ -322,14 +326,6 @@ fn memory_report(memory: &Memory) -> Value {
     })
 }
 
-fn backend_name(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Auto => "auto",
-        Backend::Uring => "io_uring",
-        Backend::Threads => "threads",
-    }
-}
-
 /// Where to look.
 struct Place {
     folder: PathBuf,
@@ -337,6 +333,7 @@ struct Place {
 }
 
 impl Place {
+    /// A symbolic link stands for the file it leads to: there is its log, and there is its device.
     fn find(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).with_context(|| format!("cannot look at {path:?}"))?;
         if metadata.is_dir() {
@@ -345,8 +342,9 @@ impl Place {
         if !metadata.is_file() {
             bail!("{path:?} is neither a folder nor a file");
         }
+        let path = RealDisk::default().resolve(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Place { folder: folder.to_owned(), database: Some(path.to_owned()) })
+        Ok(Place { folder: folder.to_owned(), database: Some(path) })
     }
 }
 
@@ -465,12 +463,13 @@ fn measure_showing_progress(
     }
 }
 
-/// The files of a database and what the OS caches of them.
+/// The files of a database and what the OS caches of them. Where it is called by a symbolic link, its log is beside what that leads to.
 pub(crate) fn cached(database: &Path) -> Result<Value> {
-    let mut paths = vec![database.to_owned()];
+    let database = RealDisk::default().resolve(database)?;
     let mut folder = database.as_os_str().to_owned();
     folder.push("-wal");
     let folder = PathBuf::from(folder);
+    let mut paths = vec![database];
     if folder.is_dir() {
         let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {folder:?}"))?;
         for entry in entries {

@@ -1,8 +1,8 @@
 //! The lock that keeps two processes, or two handles of one process, from the same database.
 //!
 //! The lock itself is `flock(2)`: it belongs to the open file, ends with it or with the process, and two handles of one
-//! process exclude each other. The holder's process id is written into the file for the message only; what decides is
-//! the lock. A lock file may be removed by whoever holds the lock, and by nobody else. Files of this process are also kept
+//! process exclude each other. The holder's process id is written into the file for the message only, as far as there is room for it; what
+//! decides is the lock. A lock file may be removed by whoever holds the lock, and by nobody else. Files of this process are also kept
 //! in a list, because a process id alone misleads between containers. A file that is no lock file is locked in the same way,
 //! and nothing is written to it.
 //!
@@ -15,7 +15,7 @@ use gannet_base::clock;
 use gannet_base::sync::Mutex;
 use std::any::Any;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -135,11 +135,21 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         if !std::fs::metadata(path).is_ok_and(|named| self::identity(&named) == identity) {
             continue;
         }
-        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        written.map_err(os)?;
+        match write_pid(&mut file).map_err(os) {
+            // On a full disk there may still be everything to open a database with: this is for a message.
+            Err(error) if error.kind() != ErrorKind::NoSpace => return Err(error),
+            _ => {}
+        }
         held.push(identity);
         return Ok(Box::new(Held { file, identity, ours: true }));
     }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    if file.metadata()?.len() > 0 {
+        file.set_len(0)?;
+    }
+    writeln!(file, "{}", std::process::id())
 }
 
 fn identity(metadata: &Metadata) -> (u64, u64) {
@@ -157,7 +167,20 @@ fn holder(file: &mut File) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::holder_in;
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_does_not_keep_anybody_from_a_lock() {
+        // Nothing can be written to it, and it can be locked as any file.
+        let full = Path::new("/dev/full");
+        let held = lock(full).unwrap();
+        assert_eq!(lock(full).unwrap_err().kind(), ErrorKind::Locked);
+        drop(held);
+        drop(lock(full).unwrap());
+        let silent = tempfile::tempfile().unwrap();
+        assert!(holder(&mut { silent }).contains("has not said which one"));
+    }
 
     #[test]
     fn the_holder_is_who_holds_the_lock_not_who_waits() {

@@ -9,7 +9,12 @@
 //! 4. At most `Scheduler::slots(depth)` requests are at the device, which both rings have room for.
 //!
 //! The ring is set up without `SINGLE_ISSUER`, `DEFER_TASKRUN` and `COOP_TASKRUN`: with any of them a completion may have
-//! to wait until the thread that *submitted* enters the kernel again, and here nobody may depend on that thread.
+//! to wait until the thread that *submitted* enters the kernel again of its own accord, and here nobody may depend on what that
+//! thread does. Its processor time is something else: the kernel interrupts the submitting thread and posts the completion of a
+//! request to a device in its name (once it has ended, in a worker of its own). A submitter of low priority, on a machine whose
+//! processors are busy, so delays what it has submitted, also for a thread of a higher one that waits for the same page. Whoever
+//! submits for work in the background should be no lower than needed; reads ahead of such work have queues of their own, so that
+//! only those wait for it who need one of its very pages.
 #![expect(unsafe_code, reason = "the rings are shared with the kernel")]
 
 use crate::admission::{Scheduler, Shared};

@@ -51,11 +51,16 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
     let mode = database.store().io_mode();
     let page_size = format_size(database.store().page_size() as u64);
     let limit = format_size(context.session.engine.budget().limit());
-    for (name, requested, effective, reason) in [
+    let queues = context.session.engine.disk().queue_backend();
+    let opened = [
         ("io", format!("{:?}", mode.requested).to_lowercase(), mode.effective.name(), mode.reason.as_str()),
         ("page_size", page_size.clone(), &page_size, "chosen when the database was created"),
         ("memory", limit.clone(), &limit, "of all databases of the process"),
-    ] {
+    ];
+    let queues = queues.as_ref().map(|report| {
+        ("queues", report.requested.name().to_owned(), report.effective.name(), report.reason.as_str())
+    });
+    for (name, requested, effective, reason) in opened.into_iter().chain(queues) {
         if reports.iter().all(|report| report.name != name) {
             rows.push(vec![text(name), text(requested), text(effective), text("open"), text(reason)]);
         }

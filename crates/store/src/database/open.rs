@@ -324,8 +324,9 @@ impl Database {
         if floor.is_some() {
             core.backlog.begin(meta.redo_from, log.end(), core.wal_limit);
         }
-        let in_folder = |name| disk.resolve(path).map(|path| wal_folder(&path).join(name));
-        let changes = Changes::new(disk, in_folder(CHANGES)?, options.mode, meta.database_id, &log);
+        let real_path = disk.resolve(path)?;
+        let in_folder = |name| wal_folder(&real_path).join(name);
+        let changes = Changes::new(disk, in_folder(CHANGES), options.mode, meta.database_id, &log);
         let changes = Arc::new(changes);
         let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor, &changes)?;
         volume.set_writer(Some(Arc::clone(&writer) as _));
@@ -339,7 +340,7 @@ impl Database {
         // From here on that takes the volume out of the pool. Twice would be once too often: the slot may be another database's.
         std::mem::forget(guard);
         let restart = Arc::new(Restart::new(redo.clone(), meta.page_size));
-        let hot_pages = HotPages::new(disk, in_folder(HOT)?, options.mode);
+        let hot_pages = HotPages::new(disk, in_folder(HOT), options.mode);
         let holders = Holders::new(options.snapshot_limit);
         let archive = options.archive.as_deref().zip(unarchived.as_ref());
         let archive = archive.map(|(folder, hold)| Arc::new(archive::Status::new(folder, hold.from())));
@@ -348,6 +349,7 @@ impl Database {
         let mut database = Database {
             engine: engine.clone(),
             path: path.to_owned(),
+            real_path,
             shared,
             pool: Arc::clone(&pool),
             volume: Arc::clone(&volume),

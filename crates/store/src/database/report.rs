@@ -3,6 +3,7 @@
 //! picture of one moment.
 
 use super::Database;
+use super::create::parent_of;
 use crate::page::{self, PageKind};
 use crate::pool::{Access, reads};
 use crate::shared::CATALOG;
@@ -155,12 +156,17 @@ impl Database {
         self.shared.holders.listen(Box::new(listener));
     }
 
-    /// Its files: the data file, and those of its log, as far as the log's folder can be listed.
+    /// Its files, past symbolic links: the data file, and those of its log, as far as the log's folder can be listed.
     pub fn files(&self) -> Vec<PathBuf> {
-        let folder = super::wal_folder(&self.path);
+        let folder = super::wal_folder(&self.real_path);
         let names = self.engine.disk().list(&folder).unwrap_or_default();
         let log = names.into_iter().filter(|name| name != super::LOCK).map(|name| folder.join(name));
-        std::iter::once(self.path.clone()).chain(log).collect()
+        std::iter::once(self.real_path.clone()).chain(log).collect()
+    }
+
+    /// Bytes that are free for its data file; `None` where that is not known.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        self.engine.disk().free_bytes(parent_of(&self.real_path)).ok().flatten()
     }
 
     /// What the background is at.

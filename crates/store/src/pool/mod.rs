@@ -61,6 +61,10 @@ const GIVEN_AT_ONCE: usize = 1 << 10;
 const POPULATE_AHEAD: usize = 32 << 20;
 const POPULATE_STEP: usize = 2 << 20;
 
+/// One page for so many frames, and no more than so many pages, lie behind the frames and take what requests read over.
+const OVER_FRAMES: usize = 128;
+const OVER_MOST: usize = 1024;
+
 /// How long a page request waits for a clean frame before it gives up.
 const FRAME_WAIT_LIMIT: Duration = Duration::from_secs(60);
 
@@ -191,6 +195,8 @@ pub(crate) struct Pool {
     volumes: volume::Volumes,
     /// Frames without a page: used from the back, in the order of their numbers where they are new; lent from the front.
     free: Mutex<VecDeque<u32>>,
+    /// Pages behind the frames, by their numbers, that no request in flight reads over others' pages into.
+    over: Mutex<Vec<u32>>,
     /// Frames whose memory was given back: in no list, and never chosen for eviction, as they hold no page.
     retired: Mutex<Vec<u32>>,
     /// Held by who gives memory back.
@@ -227,7 +233,12 @@ impl Pool {
     /// Memory in bytes that a pool of `frames` frames takes.
     pub(crate) fn memory(frames: usize, page_size: usize) -> u64 {
         let each = page_size + size_of::<Frame>() + size_of::<u32>();
-        (frames * each + page_size + Table::memory(frames)) as u64
+        (frames * each + Self::over_pages(frames) * page_size + Table::memory(frames)) as u64
+    }
+
+    /// How many pages there are behind so many frames.
+    fn over_pages(frames: usize) -> usize {
+        (frames / OVER_FRAMES).clamp(1, OVER_MOST)
     }
 
     /// The most frames whose memory is at most `bytes`.
@@ -256,13 +267,15 @@ impl Pool {
             writing: AtomicBool::new(false),
             io_next: AtomicU32::new(NIL),
         };
+        let over = frames as u32..(frames + Self::over_pages(frames)) as u32;
         Ok(Arc::new(Pool {
             page_size,
-            arena: Arena::new((frames + 1) * page_size)?,
+            arena: Arena::new(over.end as usize * page_size)?,
             frames: allocate(frames, frame)?,
             table: Table::new(frames)?,
             volumes: volume::Volumes::default(),
             free: Mutex::new(allocate(frames, |index| (frames - 1 - index) as u32)?.into_vec().into()),
+            over: Mutex::new(over.rev().collect()),
             retired: Mutex::default(),
             giving: Mutex::default(),
             owed: Mutex::default(),
@@ -440,15 +453,10 @@ impl Pool {
         self.volumes.detach(volume);
     }
 
-    fn address(&self, frame: u32) -> *mut u8 {
-        // SAFETY: a frame's number is below the number of frames the arena was made for.
-        unsafe { self.arena.as_ptr().add(frame as usize * self.page_size) }
-    }
-
-    /// Where a page's bytes go that nobody wants: behind the frames.
-    fn nowhere(&self) -> *mut u8 {
-        // SAFETY: the arena is one page longer than its frames.
-        unsafe { self.arena.as_ptr().add(self.frames.len() * self.page_size) }
+    /// Of a frame, or of a page behind them.
+    fn address(&self, number: u32) -> *mut u8 {
+        // SAFETY: the number is below that of the frames and the pages behind them, which the arena was made for.
+        unsafe { self.arena.as_ptr().add(number as usize * self.page_size) }
     }
 
     /// The frame's bytes.

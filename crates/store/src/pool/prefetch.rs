@@ -27,14 +27,28 @@ impl Run {
     }
 }
 
-struct Loaded(Arc<Pool>);
+struct Loaded {
+    pool: Arc<Pool>,
+    /// Pages behind the frames that the requests read over others' pages into. They are nobody else's until all of the requests have
+    /// ended: a file system or a device that checks what it reads, or decrypts it, does so in that memory, and finds it
+    /// damaged where two blocks arrive in one piece of it.
+    over: Vec<u32>,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if !self.over.is_empty() {
+            self.pool.over.lock().append(&mut self.over);
+        }
+    }
+}
 
 impl Completion for Loaded {
     fn complete(&self, token: u64, result: gannet_io::Result<()>) {
         let state = if result.is_ok() { State::Raw } else { State::Failed };
         let mut index = token as u32;
         while index != NIL {
-            let frame = &self.0.frames[index as usize];
+            let frame = &self.pool.frames[index as usize];
             // Read before the frame changes hands: from then on the link belongs to its next owner.
             let next = frame.io_next.load(Ordering::Relaxed);
             frame.set_state(state);
@@ -84,6 +98,7 @@ impl Pool {
         access: Access<'_>,
     ) -> usize {
         let mut requests: Vec<Request> = Vec::with_capacity(pages.len().min(64));
+        let mut over = Vec::new();
         let mut run: Option<Run> = None;
         let mut started = 0;
         for &page in pages {
@@ -103,11 +118,13 @@ impl Pool {
                 (Some(request), Some(run))
                     if run.end() == page
                         && run.gap * self.page_size <= MAX_GAP
-                        && request.len() + (run.gap + 1) * self.page_size <= MAX_REQUEST =>
+                        && request.len() + (run.gap + 1) * self.page_size <= MAX_REQUEST
+                        && self.take_over(run.gap, &mut over) =>
                 {
                     self.frames[run.index as usize].io_next.store(index, Ordering::Relaxed);
-                    let over = IoSlice { address: self.nowhere(), len: self.page_size };
-                    request.slices.extend(std::iter::repeat_n(over, run.gap));
+                    let taken = over[over.len() - run.gap..].iter();
+                    let to = |&number| IoSlice { address: self.address(number), len: self.page_size };
+                    request.slices.extend(taken.map(to));
                     request.slices.push(slice);
                 }
                 _ => requests.push(Request {
@@ -122,14 +139,26 @@ impl Pool {
             run = Some(Run { page, index, gap: 0 });
         }
         if !requests.is_empty() {
-            let completion: Arc<dyn Completion> = Arc::new(Loaded(Arc::clone(self)));
+            let completion: Arc<dyn Completion> = Arc::new(Loaded { pool: Arc::clone(self), over });
             self.stats.prefetched.fetch_add(started as u64, Ordering::Relaxed);
             super::reads::batched(started);
-            // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`. Nobody ever
-            // looks at what is read over. The completion keeps the pool, hence the arena, alive.
+            // SAFETY: the frames are `InFlight`: nobody touches their bytes until the completion makes them `Raw`. What is
+            // read over goes to pages that the completion has. It keeps the pool, hence the arena, alive.
             unsafe { volume.queue(queue).submit(requests, &completion) };
         }
         started
+    }
+
+    /// Takes so many pages behind the frames in addition; false where there are not so many, and a request of its own costs less than
+    /// waiting for them.
+    fn take_over(&self, count: usize, over: &mut Vec<u32>) -> bool {
+        if count == 0 {
+            return true;
+        }
+        let mut free = self.over.lock();
+        let Some(left) = free.len().checked_sub(count) else { return false };
+        over.extend(free.drain(left..));
+        true
     }
 
     /// Reserves a frame for a page that is about to be read by the device.
@@ -162,10 +191,73 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_base::memory::Budget;
+    use gannet_base::sync::Mutex;
     use gannet_io::sim::SimDisk;
     use gannet_io::stats::Operation;
-    use gannet_io::{AlignedBuffer, Disk};
+    use gannet_io::{AlignedBuffer, Disk, Queue};
+    use std::collections::BTreeSet;
     use std::path::Path;
+
+    /// A queue whose requests do not end by themselves.
+    #[derive(Debug, Default)]
+    struct Held(Mutex<Vec<(Vec<Request>, HeldCompletion)>>);
+
+    struct HeldCompletion(Arc<dyn Completion>);
+
+    impl std::fmt::Debug for HeldCompletion {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("HeldCompletion")
+        }
+    }
+
+    // SAFETY: nothing is done with the memory.
+    impl Queue for Held {
+        unsafe fn submit(&self, requests: Vec<Request>, completion: &Arc<dyn Completion>) {
+            self.0.lock().push((requests, HeldCompletion(Arc::clone(completion))));
+        }
+
+        fn wait_until(&self, _done: &mut dyn FnMut() -> bool) {
+            panic!("nobody waits here");
+        }
+
+        fn poll(&self) {}
+
+        fn in_flight(&self) -> usize {
+            self.0.lock().iter().map(|(requests, _)| requests.len()).sum()
+        }
+    }
+
+    /// No two blocks arrive in one piece of memory, also none of those that nobody wants; where there is no more of it, a gap ends a request.
+    #[test]
+    fn whatever_is_in_flight_has_memory_of_its_own() {
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new("f"), &gannet_io::OpenOptions::create_new()).unwrap();
+        let pool = Pool::new(4096, 4 * crate::pool::OVER_FRAMES, &Budget::new(64 << 20)).unwrap();
+        let held = Arc::new(Held::default());
+        let queue = Arc::clone(&held) as Arc<dyn Queue>;
+        let volume = pool.attach(Volume::new(file, 1, vec![queue])).unwrap();
+        let read = |pages: &[u64]| {
+            let pages: Vec<PageId> = pages.iter().copied().map(PageId).collect();
+            pool.prefetch(&volume, &pages, Class::Prefetch, Access::Normal);
+            held.0.lock().last().unwrap().0.iter().map(|request| request.slices.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&[1, 4, 11, 13, 15]), [1, 1, 1, 1, 1]);
+        assert_eq!(read(&[0, 1, 2, 3, 4, 5]), [6]);
+        // Two of four are taken; of three gaps one finds none.
+        assert_eq!(read(&[10, 11, 12, 13, 14, 15, 16]), [5, 1]);
+        {
+            let held = held.0.lock();
+            let slices = held.iter().flat_map(|(requests, _)| requests).flat_map(|request| &request.slices);
+            let addresses: Vec<usize> = slices.map(|slice| slice.address as usize).collect();
+            assert_eq!(addresses.iter().collect::<BTreeSet<_>>().len(), addresses.len());
+        }
+        assert!(pool.over.lock().is_empty());
+        for (requests, completion) in std::mem::take(&mut *held.0.lock()) {
+            requests.iter().for_each(|request| completion.0.complete(request.token, Ok(())));
+        }
+        assert_eq!(pool.over.lock().len(), 4);
+    }
 
     /// Short gaps of pages in memory are read over, longer ones are not, and what is in memory stays as it is.
     #[test]
