@@ -406,10 +406,18 @@ impl Database {
         match core.space.learn(core, groups - 1) {
             Err(error @ (Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))) => {
                 core.set_read_only(format!("a space map is damaged: {error}"));
-                Ok(())
+                return Ok(());
             }
-            other => other,
+            other => other?,
         }
+        // What is free there would be given out without the file growing for it (`space`, invariant 2).
+        if let Some((needed, pages)) = core.space.cut_short() {
+            let map = space::map_page(groups - 1, meta.page_size);
+            core.set_read_only(format!(
+                "the file is cut off: it has {pages} pages, and its last space map, {map}, says that of {needed} some are in use; restore it from a backup"
+            ));
+        }
+        Ok(())
     }
 
     fn share(
