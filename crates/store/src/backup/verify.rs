@@ -5,7 +5,8 @@
 //! 2. Each backup adds to the one before.
 //! 3. The log of the newest one is there without a gap, record by record, from the segment of its start to its end.
 //! 4. No page is missing: what the newest space maps in the backups say is in use is in one of them, or in that log, but for as many pages
-//!    as were never written when the backups were taken; and none lies behind the end of the file. Of maps that changed while the newest backup was taken that cannot be said.
+//!    as were never written when the backups were taken; and none lies behind the end of the file. Of maps that changed while the newest
+//!    backup was taken that cannot be said.
 //!
 //! What it cannot prove: that what is in the pages makes sense. `gannet check` of the restored database does.
 

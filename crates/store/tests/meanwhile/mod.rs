@@ -12,20 +12,24 @@ use std::sync::Arc;
 type Action = Box<dyn FnOnce() + Send>;
 
 /// A simulated disk; once, behind the next look at what is in a folder, something else is done.
-pub struct Meanwhile {
+pub(crate) struct Meanwhile {
     disk: SimDisk,
     behind_list: Mutex<Option<(PathBuf, Action)>>,
 }
 
 impl Meanwhile {
     /// Whoever lists this folder next gets what is there before `action`, and goes on behind it.
-    pub fn behind_list(disk: &SimDisk, folder: &str, action: impl FnOnce() + Send + 'static) -> Arc<Self> {
+    pub(crate) fn behind_list(
+        disk: &SimDisk,
+        folder: &str,
+        action: impl FnOnce() + Send + 'static,
+    ) -> Arc<Self> {
         let behind_list = Mutex::new(Some((PathBuf::from(folder), Box::new(action) as Action)));
         Arc::new(Meanwhile { disk: disk.clone(), behind_list })
     }
 
     /// Whether it was done.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.behind_list.lock().is_none()
     }
 }
