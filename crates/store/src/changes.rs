@@ -32,11 +32,12 @@ use crate::page::{get_u32, get_u64, put_u32, put_u64};
 use crate::page_list::{self, BLOCK};
 use crate::page_set::{GrowingSet, PageSet};
 use crate::work::WorkMemory;
-use crate::{Error, Result};
+use crate::{Error, Result, space};
 use gannet_base::memory::{Budget, Purpose};
 use gannet_base::sync::Mutex;
 use gannet_base::{Lsn, PageId, checksum};
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenOptions};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -253,11 +254,11 @@ impl Changes {
         Ok(List { file, len, from: at, to: at, marks: vec![at], merged_len: len })
     }
 
-    /// Pages that were changed behind `since`.
+    /// Pages that were changed behind `since`, with those that are in the set already.
     ///
     /// # Errors
     /// [`Error::Memory`] where there is no room for the set.
-    pub(crate) fn since(&self, meta: &Meta, since: Lsn, memory: WorkMemory) -> Result<Since> {
+    pub(crate) fn since(&self, meta: &Meta, since: Lsn, mut set: GrowingSet) -> Result<Since> {
         let (list, hold) = {
             let state = self.loaded(meta);
             match &*state {
@@ -272,7 +273,6 @@ impl Changes {
                 State::Unknown => unreachable!("it was looked for"),
             }
         };
-        let mut set = GrowingSet::new(memory);
         let mut read = self.read(&list, &mut |head| head.to > since, &mut |page| set.add(page));
         if let Ok(true) = read {
             let is_there = self.rest_of_log(&hold, list.to, &mut set);
@@ -349,8 +349,9 @@ impl Changes {
         Ok(reached == list.to)
     }
 
-    /// Makes the list shorter where it has become long: entries between two marks become one. `pages` tells how many the file has now.
-    pub(crate) fn merge_when_long(&self, budget: &Budget, pages: impl Fn() -> u64) {
+    /// Makes the list shorter where it has become long: entries between two marks become one. `pages` tells how many the file has now, of so many bytes
+    /// each.
+    pub(crate) fn merge_when_long(&self, budget: &Budget, page_size: usize, pages: impl Fn() -> u64) {
         let list = match &mut *self.state.lock() {
             State::Kept(list) if list.len > 2 * list.merged_len + MERGE_AT => {
                 // Should it fail, it is tried again when the list has become longer by as much.
@@ -360,14 +361,15 @@ impl Changes {
             _ => return,
         };
         // Without the lock: the page writer may append meanwhile. What the list has now lies within the file as it is now, or was cut off; a
-        // page beyond that is changed anew before it is used again.
-        if let Ok(Some(merged)) = self.merged(&list, budget, pages()) {
+        // page beyond that is changed anew before it is used again, but for a space map: where a compaction has let go of it, and the file was not cut
+        // off after all, the next start counts it as it is.
+        if let Ok(Some(merged)) = self.merged(&list, budget, (pages(), page_size)) {
             let _ = self.replace(&list, merged);
         }
     }
 
     /// The same entries, merged, in a new file that has not the list's name yet; `None` where one of them is damaged.
-    fn merged(&self, list: &List, budget: &Budget, pages: u64) -> Result<Option<List>> {
+    fn merged(&self, list: &List, budget: &Budget, (pages, page_size): (u64, usize)) -> Result<Option<List>> {
         let _memory = budget.charge(Purpose::Work, PageSet::memory(pages))?;
         let skipped = list.marks.len().saturating_sub(MARKS);
         let mut marks = vec![list.from];
@@ -382,16 +384,21 @@ impl Changes {
                 continue;
             }
             let set = PageSet::new(pages);
+            let mut maps_behind = BTreeSet::new();
             let mut in_section = |head: &Head| head.from < to && head.to > mark;
             let whole = self.read(list, &mut in_section, &mut |page| {
-                set.add(page);
+                if page.0 < set.pages() {
+                    set.add(page);
+                } else if space::group_of_map(page, page_size).is_some() {
+                    maps_behind.insert(page);
+                }
                 Ok(())
             })?;
             if !whole {
                 return Ok(None);
             }
             let in_set = std::iter::successors(set.next(PageId(0)), |page| set.next(PageId(page.0 + 1)));
-            writer.pages(life, mark..to, in_set)?;
+            writer.pages(life, mark..to, in_set.chain(maps_behind))?;
         }
         let len = writer.finish()?;
         Ok(Some(List { file, len, from: list.from, to: list.to, marks, merged_len: len }))

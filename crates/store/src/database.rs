@@ -530,6 +530,11 @@ impl Database {
     }
 
     /// How files are to be opened.
+    /// Why nothing can be written to it, though it is open.
+    pub(crate) fn why_read_only(&self) -> Option<String> {
+        self.shared.core.why_read_only().map(str::to_owned)
+    }
+
     pub(crate) fn io_mode_request(&self) -> ModeRequest {
         self.options.mode
     }

@@ -354,17 +354,18 @@ impl<V: Visitor> Pass<V> {
         own: &mut V::Own,
     ) {
         let fresh = self.visitor.may_be_unwritten(owner);
-        match device.map(|bytes| self.judge(page, Ok(bytes), copy)) {
+        match device.map(|bytes| self.judge((page, fresh), Ok(bytes), copy)) {
             Some(Ok(Bytes::Unwritten)) if !fresh => self.look_again(page, copy, own),
             Some(Ok(bytes)) => self.visitor.page(page, owner, bytes, own),
             Some(Err(_)) | None => self.look_again(page, copy, own),
         }
     }
 
-    /// The page as everybody else would see it, given what the device has of it; in `copy`, where a frame has it.
+    /// The page, which may be `fresh`, one that nobody has written yet, as everybody else would see it, given what the device has of it; in `copy`, where
+    /// a frame has it.
     fn judge<'a>(
         &self,
-        id: PageId,
+        (id, fresh): (PageId, bool),
         device: std::result::Result<&'a [u8], String>,
         copy: &'a mut AlignedBuffer,
     ) -> std::result::Result<Bytes<'a>, Wrong> {
@@ -389,8 +390,8 @@ impl<V: Visitor> Pass<V> {
             return Err("its checksum does not match".to_owned().into());
         }
         let mut logged = self.visitor.last_change(id);
-        if verdict == Verdict::NeverWritten && logged <= Some(core.space.cut_at()) {
-            // That was a page that was cut off.
+        if (verdict == Verdict::NeverWritten || fresh) && logged <= Some(core.space.cut_at()) {
+            // That was a page that was cut off. A restore may have put there what an older backup has of it.
             logged = None;
         }
         if verdict == Verdict::NeverWritten && resident.is_none() && logged.is_none() {
@@ -422,7 +423,8 @@ impl<V: Visitor> Pass<V> {
             };
             let read = core.volume.file.read_at(Class::Maintenance, id.0 * core.page_size as u64, &mut bytes);
             let device = read.map(|()| &bytes[..]).map_err(|error| error.to_string());
-            match self.judge(id, device, copy) {
+            let fresh = self.visitor.may_be_unwritten(owner);
+            match self.judge((id, fresh), device, copy) {
                 Ok(Bytes::Unwritten) if look == 0 => {}
                 Ok(bytes) => return self.visitor.page(id, owner, bytes, own),
                 Err(Wrong { what, lost_write }) => flaw = Some(Flaw { tree: owner, what, lost_write }),

@@ -23,7 +23,9 @@
 
 mod emptying;
 
+use crate::change::PATCH;
 use crate::core::Core;
+use crate::log::ChangeView;
 use crate::mtr::Mtr;
 use crate::page::{self, HEADER_LEN, PageKind};
 use crate::pool::ExclusivePage;
@@ -66,6 +68,26 @@ pub(crate) fn extents_per_group(page_size: usize) -> u64 {
 /// The page that holds a group's space map.
 pub(crate) fn map_page(group: u64, page_size: usize) -> PageId {
     PageId(group * extents_per_group(page_size) * EXTENT_PAGES + MAP_PAGE)
+}
+
+/// The group whose space map lies on this page, if one may lie there.
+pub(crate) fn group_of_map(page: PageId, page_size: usize) -> Option<u64> {
+    let group_pages = extents_per_group(page_size) * EXTENT_PAGES;
+    (page.0 % group_pages == MAP_PAGE).then_some(page.0 / group_pages)
+}
+
+/// Behind the pages that a change in the log is about: its own, and of a space map's those of the extent that is taken or given back, which may be
+/// changed later.
+pub(crate) fn end_of_change(change: &ChangeView<'_>, page_size: usize) -> u64 {
+    let behind = change.page.0 + 1;
+    match (group_of_map(change.page, page_size), change.kind, change.bytes) {
+        (Some(group), PATCH, [low, high, ..]) => {
+            let offset = usize::from(u16::from_le_bytes([*low, *high]));
+            let index = (offset.saturating_sub(FIRST_DESCRIPTOR) / DESCRIPTOR_LEN) as u64;
+            behind.max((group * extents_per_group(page_size) + index + 1) * EXTENT_PAGES)
+        }
+        _ => behind,
+    }
 }
 
 /// What a space map says of one extent.
@@ -310,6 +332,18 @@ impl Space {
     /// Number of formatted groups. Takes no lock: threads ask for each extent that may be stopped for long.
     pub(crate) fn groups(&self) -> u64 {
         self.groups.load(Ordering::Acquire)
+    }
+
+    /// The same, when none is being formatted: its map's first contents are in the log then, below the log's end. Waits for whoever has the
+    /// space lock, and for the device where the file grows.
+    pub(crate) fn settled_groups(&self) -> u64 {
+        self.state.lock().groups.len() as u64
+    }
+
+    /// Up to where pages are in use, as maps say that were read, and how many the file has, where these are fewer.
+    pub(crate) fn cut_short(&self) -> Option<(u64, u64)> {
+        let state = self.state.lock();
+        (state.high_water > state.capacity).then_some((state.high_water, state.capacity))
     }
 
     /// What is known of extents, by their owner, without reading a map.
@@ -885,6 +919,22 @@ mod tests {
             drop(growing);
             assert_eq!(asked, Ok(10 * EXTENT_PAGES));
         });
+    }
+
+    #[test]
+    fn a_change_of_a_space_map_is_about_the_extent_that_it_says_something_of() {
+        let end_of = |page: PageId, kind: u8, offset: usize| {
+            let mut bytes = Vec::new();
+            crate::change::encode_at(&mut bytes, offset, &Extent { used: 1, owner: TreeId(20) }.encode());
+            let change =
+                ChangeView { page, previous: gannet_base::Lsn::ZERO, kind, init: false, bytes: &bytes };
+            end_of_change(&change, 4096)
+        };
+        let map = map_page(1, 4096);
+        assert_eq!(end_of(map, PATCH, descriptor_offset(0)), map.0 - MAP_PAGE + EXTENT_PAGES);
+        assert_eq!(end_of(map, PATCH, descriptor_offset(503)), map_page(2, 4096).0 - MAP_PAGE);
+        assert_eq!(end_of(PageId(map.0 + 1), PATCH, descriptor_offset(503)), map.0 + 2);
+        assert_eq!(end_of(map, crate::change::FORMAT, descriptor_offset(503)), map.0 + 1);
     }
 
     #[test]

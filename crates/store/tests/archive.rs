@@ -1,5 +1,7 @@
 //! The archive: followed while others write, restored to moments in it, and everything that can be wrong with it.
 
+mod meanwhile;
+
 use gannet_base::sim::Simulation;
 use gannet_base::{checksum, clock};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
@@ -9,6 +11,7 @@ use gannet_store::{
     CreateOptions, Database, Destination, Engine, EngineOptions, Error, JobKind, JobOrder, JobReport,
     Manifest, OpenOptions, RecoveryTarget, RestoreReport, Source, TransactionOptions, Watch,
 };
+use meanwhile::Meanwhile;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -659,6 +662,64 @@ fn an_archive_of_another_database_or_copy_is_refused_before_anything_is_written(
     let error = restore(&disk, &["copy"], "r.gnt", RecoveryTarget::End).unwrap_err().to_string();
     assert!(error.contains("was not taken of the copy of the database"), "{error}");
     db.close().unwrap();
+}
+
+#[test]
+fn an_archive_of_what_the_database_was_later_is_refused_before_anything_is_written() {
+    let disk = SimDisk::new(22);
+    let db = create(&disk);
+    put(&db, 0..100);
+    await_archived(&db);
+    // The database's volume is put back, and that of the archive is not.
+    let earlier = disk.peek_crash(None, 1);
+    put(&db, 100..1200);
+    await_archived(&db);
+    db.close().unwrap();
+    for name in disk.list(Path::new(ARCHIVE)).unwrap() {
+        let path = Path::new(ARCHIVE).join(name);
+        let bytes = disk.contents(&path).unwrap();
+        if earlier.exists(&path).unwrap() {
+            earlier.remove(&path).unwrap();
+        }
+        let file = earlier.open(&path, &FileOptions::create_new()).unwrap();
+        if !bytes.is_empty() {
+            let mut buffer = AlignedBuffer::zeroed(bytes.len());
+            buffer.copy_from_slice(&bytes);
+            file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
+        }
+    }
+    let before = earlier.contents(Path::new(FILE)).unwrap();
+    let error = engine(&earlier).open(Path::new(FILE), &options()).unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    assert!(error.to_string().contains("was put back to an earlier state"), "{error}");
+    assert!(earlier.contents(Path::new(FILE)).unwrap() == before, "it was written to");
+    // It goes on with another one, and what came later is not lost.
+    let options = OpenOptions { archive: Some("another".into()), ..options() };
+    let db = engine(&earlier).open(Path::new(FILE), &options).unwrap();
+    assert_eq!(count(&db), 100);
+    await_archived(&db);
+    db.close().unwrap();
+    assert_eq!(count(&open(&disk)), 1200);
+}
+
+#[test]
+fn an_archive_that_grows_while_it_is_looked_at_is_not_damaged() {
+    let disk = SimDisk::new(23);
+    let db = with_parts(&disk);
+    let seen = Meanwhile::behind_list(&disk, ARCHIVE, move || {
+        // Further parts, and a note of how far it has come.
+        put(&db, 3100..5000);
+        await_archived(&db);
+        db.close().unwrap();
+    });
+    let options = EngineOptions { memory: 12 << 20, ..EngineOptions::default() };
+    let engine = Engine::with_disk(Arc::clone(&seen) as Arc<dyn Disk>, &options).unwrap();
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Verify));
+    let mut tell = |_: &_| Ok(());
+    let watch = &mut Watch::new(&job, &mut tell);
+    let report = job.end(engine.verify_archive(Path::new(ARCHIVE), ModeRequest::Auto, watch)).unwrap();
+    assert!(seen.is_done());
+    assert!(verify(&disk).unwrap().to > report.to, "what came later is not in it");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Backups: taken while others write, restored elsewhere, compared with what was committed; and everything that can be wrong with them.
 
+mod meanwhile;
+
 use gannet_base::sync::Mutex;
 use gannet_base::{checksum, clock, thread};
 use gannet_io::sim::{Settings, SimDisk};
@@ -12,6 +14,7 @@ use gannet_store::{
     EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken,
     TransactionOptions, VerifyReport, Watch,
 };
+use meanwhile::Meanwhile;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Bound;
@@ -920,6 +923,32 @@ fn which_backup_is_the_latest_is_not_guessed_where_one_cannot_be_read() {
 
 /// Bytes of the heads of frames, and what frames are a multiple of.
 const HEAD: usize = 4096;
+
+#[test]
+fn a_backup_that_goes_while_others_look_what_is_in_the_folder_is_not_there_and_none_that_is_broken() {
+    let (data, manifest) = ("backups/other.gntbackup", "backups/other.json");
+    for data_goes_first in [false, true] {
+        let disk = SimDisk::new(15);
+        disk.create_dir(Path::new("backups")).unwrap();
+        let db = bank(&disk);
+        backup(&db, options(folder(&db, "mine"), None)).unwrap();
+        backup(&db, options(folder(&db, "other"), None)).unwrap();
+        if data_goes_first {
+            // Whoever looks now finds a manifest without data; the next time it is gone, too.
+            disk.remove(Path::new(data)).unwrap();
+        }
+        let beside = disk.clone();
+        let seen = Meanwhile::behind_list(&disk, "backups", move || {
+            beside.remove(Path::new(manifest)).unwrap();
+        });
+        let mut complaints = Vec::new();
+        let place = BackupPlace::new(Arc::clone(&seen) as Arc<dyn Disk>, "backups");
+        let found = BackupFile::all(&place, &mut |error| complaints.push(error)).unwrap();
+        let names: Vec<_> = found.iter().map(|one| one.name.as_str()).collect();
+        assert!(seen.is_done() && complaints.is_empty(), "{complaints:?}");
+        assert_eq!(names, ["mine"]);
+    }
+}
 
 /// The text of a manifest, or of a first frame, with one of its numbers changed.
 fn with_number(line: &str, field: &str, value: &serde_json::Value) -> String {

@@ -315,6 +315,39 @@ fn a_list_of_a_long_value_that_is_too_short_or_leads_astray_is_named() {
 }
 
 #[test]
+fn a_page_of_two_long_values_is_named_with_both_also_while_the_database_is_in_use() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let one = txn.tree("one").unwrap().unwrap();
+    txn.put(&one, b"longer", &vec![8; 5 * PAGE]).unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let lists = image.pages(PageKind::OverflowIndex);
+    let of_one: Vec<usize> =
+        lists.iter().filter(|(_, tree)| *tree == lists[0].1).map(|(number, _)| *number).collect();
+    assert_eq!((lists.len(), of_one.len()), (3, 2));
+    let shared: [u8; 8] = image.page(of_one[0])[LIST_AT..][..8].try_into().unwrap();
+    image.change(of_one[1], |page| page[LIST_AT..][..8].copy_from_slice(&shared));
+    let shared = u64::from_le_bytes(shared) as usize;
+    let assert_named = |report: &CheckReport| {
+        for named in [&b"long"[..], b"longer"] {
+            let of_it = |stake: &Stake| matches!(stake, Stake::Value { key } if key == named);
+            assert_found(report, shared, "two long values, of the keys \"long\" and \"longer\"", of_it);
+        }
+    };
+    assert_named(&image.check());
+    // Somebody is in the middle of something.
+    let db = open(&image.disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let two = txn.tree("two").unwrap().unwrap();
+    txn.put(&two, b"longest", &vec![9; 9 * PAGE]).unwrap();
+    assert_named(&db.check().unwrap());
+}
+
+#[test]
 fn a_write_that_was_lost_is_found_as_long_as_somebody_knows_of_it() {
     let disk = SimDisk::new(2);
     let db = create(&disk);

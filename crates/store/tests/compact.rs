@@ -1,14 +1,15 @@
 //! Compaction: space goes back to the file system while others work, and nothing else changes; whatever happens meanwhile.
 
+use gannet_base::sync::Mutex;
 use gannet_base::{clock, thread};
 use gannet_io::Disk;
-use gannet_io::sim::SimDisk;
+use gannet_io::sim::{Chance, Faults, SimDisk};
 use gannet_store::node::NodeRef;
 use gannet_store::page::{self, PageKind};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, CompactReport, CreateOptions, Database, Destination, Engine,
-    EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, Source, StatMode,
-    StatOptions, StatReport, TransactionOptions, Watch, thread_reads,
+    EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, RecoveryTarget,
+    Source, StatMode, StatOptions, StatReport, TransactionOptions, Watch, thread_reads,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -501,14 +502,30 @@ fn backup(db: &Database, options: BackupOptions) -> Manifest {
 }
 
 fn restore(disk: &SimDisk, name: &str, to: &str) -> Database {
+    restore_from(disk, chain(disk, name), None, to)
+}
+
+/// A backup with all that it adds to.
+fn chain(disk: &SimDisk, name: &str) -> Source {
     let place = BackupPlace::new(Arc::new(disk.clone()), Path::new("backups").join(name));
-    let chain = BackupFile::find(&place).unwrap().chain().unwrap();
+    Source::Files(BackupFile::find(&place).unwrap().chain().unwrap())
+}
+
+/// Restored with all that an archive has, if there is one.
+fn restore_from(disk: &SimDisk, source: Source, archive: Option<&str>, to: &str) -> Database {
     let engine = engine(disk);
     let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
     let mut tell = |_: &_| Ok(());
     let mut watch = Watch::new(&job, &mut tell);
-    job.end(engine.restore(Source::Files(chain), Path::new(to), &OpenOptions::default(), &mut watch))
-        .unwrap();
+    let (path, opened) = (Path::new(to), OpenOptions::default());
+    let restored = match archive {
+        Some(archive) => {
+            let target = (Path::new(archive), RecoveryTarget::End);
+            engine.restore_to(source, target, path, &opened, &mut watch)
+        }
+        None => engine.restore(source, path, &opened, &mut watch),
+    };
+    job.end(restored).unwrap();
     open(disk, to)
 }
 
@@ -581,6 +598,144 @@ fn the_end_stays_as_long_as_a_backup_is_under_way() {
     let copy = restore(&disk, "full", COPY);
     assert_eq!(contents(&copy, "passing"), contents(&db, "passing"));
     sound(&copy);
+}
+
+// ---- chains of backups over a cut -----------------------------------------------------------------------------------------
+
+/// Where the space map of the second group lies: a group is 31.5 MiB long.
+const SECOND_MAP: u64 = 504 * 16 + 2;
+
+/// Puts long values of so many KiB in, each in a transaction of its own.
+fn fill_long(db: &Database, numbers: std::ops::Range<u64>, kib: usize) -> Rows {
+    let mut rows = Rows::new();
+    for number in numbers {
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = match txn.tree("long").unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree("long").unwrap(),
+        };
+        let value = vec![number as u8; kib << 10];
+        txn.put(&tree, &key(number), &value).unwrap();
+        txn.commit().unwrap();
+        rows.insert(key(number), value);
+    }
+    rows
+}
+
+/// What a file has where the second group's space map lies.
+fn second_map(disk: &SimDisk, name: &str) -> Vec<u8> {
+    let bytes = disk.contents(Path::new(name)).unwrap();
+    let at = SECOND_MAP as usize * PAGE;
+    bytes.get(at..at + PAGE).map(<[u8]>::to_vec).unwrap_or_default()
+}
+
+fn is_map(page: &[u8]) -> bool {
+    !page.is_empty() && page::kind(page) == Some(PageKind::SpaceMap)
+}
+
+#[derive(Clone, Default)]
+struct Pipe(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_restored_over_a_cut_has_no_space_map_of_before_where_the_file_grew_again() {
+    let disk = SimDisk::new(21);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+    let archived = OpenOptions { archive: Some("archive".into()), ..OpenOptions::default() };
+    let db = engine(&disk).create(Path::new(FILE), &create, &archived).unwrap();
+    let pipe = Pipe::default();
+    let to_pipe = |since: Option<&Manifest>| {
+        let destination = Destination::Stream(Box::new(pipe.clone()));
+        backup(&db, BackupOptions { destination, since: since.cloned(), compress: None })
+    };
+    let mut rows = fill_long(&db, 0..40, 1024);
+    let (full, streamed) = (backup(&db, options(&db, "full", None)), to_pipe(None));
+    assert_eq!(full.begin.groups, 2);
+    delete(&db, "long", &mut rows, |number| number >= 4);
+    db.compact().unwrap();
+    assert!(len(&disk, FILE) < 8 << 20, "{}", len(&disk, FILE));
+    // It grows by more than is needed: over the place of the map, which is formatted only when its group is.
+    let mut next = 100;
+    while len(&disk, FILE) <= (SECOND_MAP + 1) * PAGE as u64 {
+        rows.extend(fill_long(&db, next..next + 1, 64));
+        next += 1;
+    }
+    let more = backup(&db, options(&db, "incr", Some(&full)));
+    to_pipe(Some(&streamed));
+    assert_eq!(more.begin.groups, 1, "{more:?}");
+    let at_backup = rows.clone();
+    rows.extend(fill_long(&db, 50..51, 8));
+    db.close().unwrap();
+    assert!(!is_map(&second_map(&disk, FILE)), "the group was not formatted");
+    let verifying = engine(&disk);
+    let job = verifying.jobs().begin(JobOrder::new(JobKind::Verify));
+    let mut tell = |_: &_| Ok(());
+    let mut watch = Watch::new(&job, &mut tell);
+    job.end(verifying.verify(chain(&disk, "incr"), gannet_io::ModeRequest::Auto, &mut watch)).unwrap();
+    let stream = || Source::Stream(Box::new(std::io::Cursor::new(pipe.0.lock().clone())));
+    for (to, source, archive) in [
+        ("files.gnt", chain(&disk, "incr"), None),
+        ("stream.gnt", stream(), None),
+        ("files-archive.gnt", chain(&disk, "incr"), Some("archive")),
+        ("stream-archive.gnt", stream(), Some("archive")),
+    ] {
+        let copy = restore_from(&disk, source, archive, to);
+        assert!(!is_map(&second_map(&disk, to)), "{to}: the map of before is back");
+        sound(&copy);
+        let expected = if archive.is_some() { &rows } else { &at_backup };
+        assert!(contents(&copy, "long") == *expected, "{to}");
+        // The group is begun anew, and found by the next opening.
+        let mut all = contents(&copy, "long");
+        all.extend(fill_long(&copy, 60..70, 1024));
+        copy.close().unwrap();
+        assert!(is_map(&second_map(&disk, to)), "{to}");
+        let copy = open(&disk, to);
+        sound(&copy);
+        assert!(contents(&copy, "long") == all, "{to}");
+    }
+}
+
+#[test]
+fn a_space_map_that_a_cut_has_left_where_it_was_is_in_the_backup_that_counts_it_again() {
+    let disk = SimDisk::new(22);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = create(&disk);
+    let mut rows = fill_long(&db, 0..40, 1024);
+    let full = backup(&db, options(&db, "full", None));
+    delete(&db, "long", &mut rows, |number| number >= 4);
+    // The header says that one group is left, and the file stays as long as it is.
+    let size_error = Chance::OneIn(1);
+    disk.set_faults(Faults { size_error, only: Some(FILE.to_owned()), ..Faults::default() });
+    db.compact().unwrap_err();
+    disk.set_faults(Faults::default());
+    let first = backup(&db, options(&db, "incr-1", Some(&full)));
+    assert_eq!((full.begin.groups, first.begin.groups), (2, 1));
+    db.close().unwrap();
+    assert!(is_map(&second_map(&disk, FILE)));
+    let db = open(&disk, FILE);
+    rows.extend(fill_long(&db, 100..101, 8));
+    let second = backup(&db, options(&db, "incr-2", Some(&first)));
+    assert_eq!(second.begin.groups, 2, "it is found there, and counted again");
+    for (name, groups) in [("incr-1", 1), ("incr-2", 2)] {
+        let to = format!("{name}-{COPY}");
+        let copy = restore(&disk, name, &to);
+        sound(&copy);
+        assert_eq!(is_map(&second_map(&disk, &to)), groups == 2, "{name}");
+        let all = contents(&copy, "long");
+        assert!(all.len() == if groups == 2 { 5 } else { 4 }, "{name}: {} rows", all.len());
+    }
+    assert!(contents(&db, "long") == rows);
 }
 
 // ---- crashes, and ends before the end -------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ impl Folder {
                 "{path:?} is a URL: an archive of the log is a folder, only backups go to URLs"
             )));
         }
+        // Before it is looked for parts: what is archived meanwhile is in those that are found, and not in what was noted.
+        let position = read_text(&**disk, &path.join(POSITION))?.unwrap_or_default();
         let mut names: Vec<(u64, u32, String)> = disk
             .list(path)?
             .into_iter()
@@ -73,7 +75,6 @@ impl Folder {
                 "{file:?} is damaged: it says that a log segment has {size} bytes"
             )));
         }
-        let position = read_text(&**disk, &path.join(POSITION))?.unwrap_or_default();
         let (disk, path) = (Arc::clone(disk), path.to_owned());
         Ok(Some(Folder { disk, path, mode, info, position, names }))
     }

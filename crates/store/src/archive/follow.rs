@@ -59,6 +59,12 @@ impl Tail {
         self.end.map(|(end, _)| end.min(self.folder.position.lsn.max(behind_gap)))
     }
 
+    /// The same, and where it ends.
+    fn how_far(&self) -> Option<Reach> {
+        let (durable, (end, _)) = self.durable().zip(self.end)?;
+        Some(Reach { durable: Lsn(durable), end: Lsn(end) })
+    }
+
     /// Up to where it reads without a break from where it is durable: what was archived anew from there on may not have come to its end. No
     /// farther than it is durable where that cannot be told. `check` fails when that is to end.
     fn reach(&self, check: &dyn Fn() -> Result<()>) -> Result<u64> {
@@ -127,15 +133,23 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Invalid(_) | Error::Format(_))
 }
 
-/// Where an archive ends, once it has said so.
-type Answer = Option<Result<Option<Lsn>>>;
+/// How far an archive has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// Up to where it is durable: from there on the log is to be kept.
+    pub(crate) durable: Lsn,
+    /// Behind the last record in it. It has only what was durable in the log before.
+    pub(crate) end: Lsn,
+}
 
-/// Looks at the archive before the database with this header is written to. Gives up to where the archive is durable, from where on the log is to be kept;
-/// `None` where there is none yet, or it does not answer.
+/// How far an archive has come, once it has said so.
+type Answer = Option<Result<Option<Reach>>>;
+
+/// Looks at the archive before the database with this header is written to. `None` where there is none yet, or it does not answer.
 ///
 /// # Errors
 /// The archive is none of this database.
-pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Lsn>> {
+pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta) -> Result<Option<Reach>> {
     let memory = engine.memory(Purpose::Io, reader::memory(meta.segment_size))?;
     let found: Arc<(Mutex<Answer>, Condvar)> = Arc::default();
     let looking = {
@@ -144,7 +158,7 @@ pub(crate) fn look(engine: &Engine, path: &Path, mode: ModeRequest, meta: &Meta)
         thread::spawn("gannet-archive-look", move || {
             let _memory = memory;
             let tail = find_tail(&disk, &path, mode, &meta);
-            *found.0.lock() = Some(tail.map(|tail| tail.and_then(|tail| tail.durable()).map(Lsn)));
+            *found.0.lock() = Some(tail.map(|tail| tail.and_then(|tail| tail.how_far())));
             found.1.notify_all();
         })
     };

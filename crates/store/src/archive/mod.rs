@@ -37,7 +37,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use follow::{Follower, check_new, look};
+pub(crate) use follow::{Follower, Reach, check_new, look};
 pub use plan::RecoveryTarget;
 pub(crate) use restore::{Added, Extension, Place};
 pub use verify::{ArchiveGap, ArchiveVerifyReport};

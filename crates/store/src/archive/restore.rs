@@ -13,7 +13,7 @@ use crate::backup::Manifest;
 use crate::engine::Engine;
 use crate::jobs::{Permit, Watch};
 use crate::log::{BLOCK, Met, Note, Step};
-use crate::{Error, Result};
+use crate::{Error, Result, space};
 use gannet_base::memory::Purpose;
 use gannet_io::{AlignedBuffer, Class, Durability, File, ModeRequest};
 use std::path::PathBuf;
@@ -80,6 +80,7 @@ impl Plan {
             from: self.from,
             to: self.to,
             size,
+            page_size: manifest.begin.page_size as usize,
             at: 0,
             bytes: Vec::with_capacity(2 * WRITE),
             place,
@@ -117,6 +118,7 @@ struct Writer<'a, 'w> {
     from: u64,
     to: u64,
     size: u64,
+    page_size: usize,
     /// Where `bytes` belong: a multiple of a block.
     at: u64,
     bytes: Vec<u8>,
@@ -140,9 +142,8 @@ impl Reader for Writer<'_, '_> {
             }
             Met::Record(record) if record.end() > self.to => return Ok(Step::Stop),
             Met::Record(record) => {
-                if let Some(page) = record.pages().max() {
-                    self.added.pages = self.added.pages.max(page.0 + 1);
-                }
+                let ends = record.changes().map(|change| space::end_of_change(&change, self.page_size));
+                self.added.pages = self.added.pages.max(ends.max().unwrap_or(0));
                 if let Some(Note::Clock { pages, .. }) = Note::of(record)
                     && record.start >= self.from
                 {

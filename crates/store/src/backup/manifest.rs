@@ -134,6 +134,12 @@ impl Begin {
         Ok(())
     }
 
+    /// Whether a page of an older backup means nothing any more: it holds the space map of a group that is not counted here. The file was
+    /// cut off in front of it since, and may be as long again, but what was in use there is not.
+    pub(crate) fn outdates(&self, page: PageId) -> bool {
+        space::group_of_map(page, self.page_size as usize).is_some_and(|group| group >= self.groups)
+    }
+
     /// The header of a database that is restored from here.
     pub(crate) fn header(&self, incarnation: u32) -> Meta {
         Meta {
@@ -151,7 +157,7 @@ impl Begin {
             lives: Vec::new(),
             homes_from: Lsn::ZERO,
             archived: false,
-            // None was cut off while it was taken, and what had been before is zeros now.
+            // None was cut off while it was taken, and what had been before is zeros now, or as an older backup has it.
             cut_at: Lsn(self.start_lsn),
             roots: self.roots.map(PageId),
         }

@@ -5,8 +5,8 @@
 //!    as it was at one moment, the backup's end: what was committed by then is there, and nothing else.
 //! 2. Nobody waits for a backup. There is no freeze, no second file that takes changes meanwhile, and nothing to merge afterwards.
 //! 3. Every page in it was verified when it was copied. A damaged database gives an error, and no backup.
-//! 4. An incremental backup has every page that was changed since the start of the one that it adds to. It says which one that is,
-//!    and is taken only of the same copy of the same database: the header has the times that this copy was open.
+//! 4. An incremental backup has every page that was changed since the start of the one that it adds to, and the space maps that this one did not
+//!    count. It says which one that is, and is taken only of the same copy of the same database: the header has the times that this copy was open.
 //! 5. Whatever goes wrong with destination or source is [`Error::Backup`], and the database goes on as if nothing was.
 //!
 //! # How
@@ -43,8 +43,9 @@ use crate::fetch;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, no_thread, run_crew};
 use crate::log::HoldWitness;
 use crate::meta::{FORMAT_VERSION, Meta};
-use crate::page_set::PageSet;
+use crate::page_set::{GrowingSet, PageSet};
 use crate::shared::Shared;
+use crate::space;
 use crate::stat::{Beside, Records, StatOptions, StatReport};
 use crate::{Error, Result};
 use format::{CONTENT_MAX, HEAD};
@@ -66,6 +67,7 @@ pub use set::{BackupPlan, Since, Taken};
 pub use sink::Destination;
 use sink::Sink;
 pub use source::{BackupFile, Source};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -116,6 +118,8 @@ struct Copy {
     start: Lsn,
     /// Pages without a later change are left out.
     since: Option<Lsn>,
+    /// Groups that the backup which this one adds to did not count.
+    new_groups: Range<u64>,
     candidates: Mutex<Candidates>,
     /// What all pages in use are shown to for statistics.
     counting: Option<Arc<Records>>,
@@ -207,7 +211,8 @@ fn run(
         page_size: core.page_size as u32,
         segment_size: meta.segment_size,
         roots: meta.roots.map(|root| root.0),
-        groups: core.space.groups(),
+        // Behind the start: a group that is not counted here, and is formatted, has its first contents in the log of the backup.
+        groups: core.space.settled_groups(),
         next_txn: shared.registry.next_txn().0,
         start_lsn: hold.from().0,
         started_unix_us: clock::unix_micros(),
@@ -216,7 +221,8 @@ fn run(
     let pages = core.space.capacity();
     shared.changes.mark(meta, hold.from());
     let mut all_read = None;
-    let changed = changed_pages(engine, shared, meta, begin.parent, watch)?;
+    let new_groups = since.as_ref().map_or(0, |parent| parent.begin.groups)..begin.groups;
+    let changed = changed_pages(engine, shared, meta, (begin.parent, new_groups.clone()), watch)?;
     let (changed, _changed_memory) = match changed {
         Some(_) if counting.is_some() => {
             all_read = Some("statistics were made of them".to_owned());
@@ -244,6 +250,7 @@ fn run(
         level: compress,
         start: hold.from(),
         since: begin.parent.map(|parent| Lsn(parent.start_lsn)),
+        new_groups,
         candidates: Mutex::new(Candidates { set: changed, in_use: true, next: 0, end: pages }),
         counting,
         bytes_read: AtomicU64::new(0),
@@ -301,18 +308,22 @@ impl Drop for Requirement<'_> {
     }
 }
 
-/// The pages that a backup which adds to another one has to look at; nothing for a full one.
+/// The pages that a backup which adds to another one has to look at; nothing for a full one. Space maps of groups which that one did not count are among
+/// them, changed or not: those of groups that were let go of are as they were where the file was not cut off after all.
 fn changed_pages(
     engine: &Engine,
     shared: &Shared,
     meta: &Meta,
-    parent: Option<Parent>,
+    (parent, new_groups): (Option<Parent>, Range<u64>),
     watch: &mut Watch<'_>,
 ) -> Result<Option<changes::Since>> {
     let Some(parent) = parent else { return Ok(None) };
     watch.job().phase("looks for what has changed", Unit::Bytes, 0);
-    let memory = engine.memory(Purpose::Work, 0)?;
-    shared.changes.since(meta, Lsn(parent.start_lsn), memory).map(Some)
+    let mut set = GrowingSet::new(engine.memory(Purpose::Work, 0)?);
+    for group in new_groups {
+        set.add(space::map_page(group, shared.core.page_size))?;
+    }
+    shared.changes.since(meta, Lsn(parent.start_lsn), set).map(Some)
 }
 
 /// Refuses a parent that what is to be copied does not follow.

@@ -353,7 +353,9 @@ impl Copy {
             verdict = page::verify(bytes, id, core.volume.salt);
             look += 1;
         }
-        let is_changed = self.since.is_none_or(|since| page::lsn(bytes) > since);
+        let is_new_map =
+            space::group_of_map(id, self.page_size).is_some_and(|g| self.new_groups.contains(&g));
+        let is_changed = is_new_map || self.since.is_none_or(|since| page::lsn(bytes) > since);
         Ok(if is_changed { Fate::Copied } else { Fate::Unchanged })
     }
 

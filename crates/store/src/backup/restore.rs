@@ -10,6 +10,13 @@
 //! comes. The log is that of the newest one; what it has is applied when the database is opened. Of an archive's log, which may be many times as
 //! long, no more lies beside the file than a database may have of its log (`wal_limit`): when there is that much it is applied to the pages
 //! ([`replay`]), and all goes but what is needed to go on behind it.
+//!
+//! # What an older backup has and the newest has not
+//! Between two backups the file may have been cut off and have grown again. Pages that an older one has of there are free by now, or the newer has them.
+//! The first is harmless: a free page has any bytes, and begins with its first contents when it is taken. But for one kind, that are found by their
+//! place and by what is in them: space maps. One of a group that the newer backup does not count is not brought back ([`Begin::outdates`]), or it
+//! would say that pages are in use which nothing leads to, and of which some may lie behind the end of the file. In its place are zeros, which are no map.
+//! A newer backup that counts the group again has its map, whether or not that has changed.
 
 use super::format::{Codec, FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest, PAGES_MAX};
@@ -102,6 +109,8 @@ struct Restore {
     settled: Condvar,
     /// Pages that a newer backup had; `None` where backups come in the order in which they were taken.
     done: Option<PageSet>,
+    /// What the newest backup says, where that is known before the others are read.
+    newest: Option<Begin>,
     /// Pages of the database's file, where that is known.
     pages: u64,
     /// Bytes of a page, and the database's number; known with the first frame.
@@ -207,6 +216,7 @@ fn bring_up(
         return Err(error);
     }
     let restart = database.restart_report();
+    let why_read_only = database.why_read_only();
     // It gets its name when it needs no log any more.
     database.close_within(CLOSE_LIMIT)?;
     // The log was whole when it was written: where it reads as if it ended earlier, what is behind would be missed by nobody.
@@ -219,6 +229,9 @@ fn bring_up(
     }
     if let Some(damage) = restart.damaged_pages.first() {
         return Err(Error::Backup(format!("it was restored, and is damaged: {damage}")));
+    }
+    if let Some(why) = why_read_only {
+        return Err(Error::Backup(format!("it was restored, and can be opened for reading only: {why}")));
     }
     Ok(restart)
 }
@@ -262,7 +275,8 @@ fn write_all(
         Source::Files(files) => files.last().map(|file| file.manifest.clone()),
         Source::Stream(_) => None,
     };
-    let pages = newest.map_or(PAGES_MAX, |newest| newest.file_bytes / u64::from(newest.begin.page_size));
+    let pages_of = |newest: &Manifest| newest.file_bytes / u64::from(newest.begin.page_size);
+    let pages = newest.as_ref().map_or(PAGES_MAX, pages_of);
     let feed = Feed::new(engine, source, open.mode)?;
     let backwards = feed.is_backwards();
     let _memory = engine.memory(Purpose::Work, if backwards { PageSet::memory(pages) } else { 0 })?;
@@ -281,6 +295,7 @@ fn write_all(
         state: Mutex::new(state),
         settled: Condvar::new(),
         done: backwards.then(|| PageSet::new(pages)),
+        newest: newest.map(|newest| newest.begin),
         pages,
         known: OnceLock::new(),
         stop: Stop::default(),
@@ -399,7 +414,26 @@ impl Restore {
                 self.disk.remove(&self.segment_path(number))?;
             }
             state.log_end = 0;
+            if !is_first {
+                self.forget_maps(&begin)?;
+            }
             state.begin = Some(begin);
+        }
+        Ok(())
+    }
+
+    /// Puts zeros in the place of the space maps which the backups before had, and this one, which begins in a stream, does not count.
+    fn forget_maps(&self, begin: &Begin) -> Result<()> {
+        let page_size = begin.page_size as usize;
+        let pages = self.data.len()? / page_size as u64;
+        let zeros = AlignedBuffer::zeroed(page_size);
+        for group in begin.groups.. {
+            let map = space::map_page(group, page_size);
+            if map.0 >= pages {
+                break;
+            }
+            let offset = map.0 * page_size as u64;
+            self.data.write_at(Class::Maintenance, offset, &zeros, Durability::Cached)?;
         }
         Ok(())
     }
@@ -416,14 +450,15 @@ impl Restore {
             bytes[HEAD..HEAD + scratch.len()].copy_from_slice(scratch);
         }
         let mut ranges = Vec::new();
+        let newer = self.newest.as_ref().filter(|newest| newest.backup_id != head.backup);
         for (index, &page) in head.pages.iter().enumerate() {
             let place = HEAD + index * page_size;
             if page::verify(&bytes[place..place + page_size], page, database_id) != Verdict::Valid {
                 return Err(frame.damaged(format_args!("{page} in it is not whole")));
             }
             // What the file had given back by the time of the newest backup is not written again.
-            let wanted = page.0 < self.pages && self.done.as_ref().is_none_or(|done| done.add(page));
-            if wanted {
+            let is_gone = page.0 >= self.pages || newer.is_some_and(|newer| newer.outdates(page));
+            if !is_gone && self.done.as_ref().is_none_or(|done| done.add(page)) {
                 let offset = page.0 * page_size as u64;
                 FileRange::add_to(&mut ranges, FileRange { place, offset, len: page_size });
             }
@@ -568,7 +603,7 @@ impl LogPlace<'_> {
         if added.pages <= self.pages {
             return self.pages;
         }
-        // An extent is given out as a whole, and a change may be logged before its pages are.
+        // An extent is given out as a whole, and what takes it may be logged before its pages are.
         added.pages.next_multiple_of(EXTENT_PAGES) + GROWS_BY / u64::from(self.manifest.begin.page_size)
     }
 

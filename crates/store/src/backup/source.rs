@@ -94,7 +94,8 @@ impl BackupFile {
         Ok(BackupFile { folder: folder.clone(), name: name.to_owned(), manifest })
     }
 
-    /// All complete backups in a folder, oldest first. What cannot be read is told to `complain`.
+    /// All complete backups in a folder, oldest first. What cannot be read is told to `complain`, but for what somebody removes meanwhile: with older
+    /// ones another database's backup into the same folder does so, and begins with the manifest.
     pub fn all(folder: &BackupPlace, complain: &mut dyn FnMut(Error)) -> Result<Vec<Self>> {
         let names: BTreeSet<_> = folder.disk.list(&folder.path)?.into_iter().collect();
         let mut found = Vec::new();
@@ -107,6 +108,8 @@ impl BackupFile {
                 Ok(manifest) => {
                     found.push(BackupFile { folder: folder.clone(), name: name.to_owned(), manifest });
                 }
+                // Where nobody can tell, what was wrong first is what is told.
+                Err(_) if matches!(folder.disk.exists(&manifest_place(folder, name).path), Ok(false)) => {}
                 Err(error) => complain(error),
             }
         }

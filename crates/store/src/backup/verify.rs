@@ -5,7 +5,8 @@
 //! 2. Each backup adds to the one before.
 //! 3. The log of the newest one is there without a gap, record by record, from the segment of its start to its end.
 //! 4. No page is missing: what the newest space maps in the backups say is in use is in one of them, or in that log, but for as many pages
-//!    as were never written when the backups were taken. Of maps that changed while the newest backup was taken that cannot be said.
+//!    as were never written when the backups were taken; and none lies behind the end of the file. Of maps that changed while the newest
+//!    backup was taken that cannot be said.
 //!
 //! What it cannot prove: that what is in the pages makes sense. `gannet check` of the restored database does.
 
@@ -56,6 +57,8 @@ struct Verify {
     state: Mutex<State>,
     /// Known with the first backup.
     sets: OnceLock<Sets>,
+    /// What the newest backup says, of files: it is the one that is read first.
+    newest: OnceLock<Begin>,
     engine: Engine,
     pages: Mutex<u64>,
     stop: Stop,
@@ -84,6 +87,7 @@ pub(crate) fn run(
     let verify = Arc::new(Verify {
         state: Mutex::new(state),
         sets: OnceLock::new(),
+        newest: OnceLock::new(),
         engine: engine.clone(),
         pages: Mutex::new(0),
         stop: Stop::default(),
@@ -136,6 +140,9 @@ impl Verify {
                 Some(Item::Begin(begin)) => {
                     state.is_newest = state.begin.is_none() || !state.feed.is_backwards();
                     if state.is_newest {
+                        if state.feed.is_backwards() {
+                            self.newest.get_or_init(|| begin.clone());
+                        }
                         state.log = Some(LogCheck::new(&begin));
                         self.sets(&begin)?.touched.clear();
                     }
@@ -187,11 +194,13 @@ impl Verify {
         if content.len() != head.pages.len() * page_size {
             return Err(frame.damaged("the frame has not the pages that it lists"));
         }
+        let newer = self.newest.get().filter(|newest| newest.backup_id != head.backup);
         for ((&id, &fresh), bytes) in head.pages.iter().zip(fresh).zip(content.chunks_exact(page_size)) {
             if page::verify(bytes, id, begin.database_id) != Verdict::Valid {
                 return Err(frame.damaged(format_args!("{id} in it is not whole")));
             }
-            if fresh && page::kind(bytes) == Some(PageKind::SpaceMap) {
+            let is_gone = newer.is_some_and(|newer| newer.outdates(id));
+            if fresh && !is_gone && page::kind(bytes) == Some(PageKind::SpaceMap) {
                 note_used(sets, id, bytes);
             }
         }
@@ -224,6 +233,14 @@ impl Verify {
                 first.get_or_insert(page);
             }
             from = PageId(page.0 + 1);
+        }
+        if is_judged && let Some(page) = sets.used.next(PageId(pages)) {
+            let map = space::map_page(page.0 / group_pages, newest.begin.page_size as usize);
+            if !sets.touched.has(map) {
+                return Err(damaged(format!(
+                    "a space map says that {page} is in use, and the file has {pages} pages"
+                )));
+            }
         }
         if is_judged && missing > unwritten {
             let first = first.unwrap_or_default();

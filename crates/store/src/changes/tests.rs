@@ -14,6 +14,7 @@ const SEGMENT: u64 = 256 << 10;
 const FOLDER: &str = "/db.gnt-wal";
 const LIST: &str = "/db.gnt-wal/changes";
 const SALT: u64 = 77;
+const PAGE_SIZE: usize = 4096;
 
 type Action = Box<dyn FnOnce() + Send>;
 
@@ -115,7 +116,7 @@ impl Fixture {
         let of_changes: Arc<dyn Disk> = Arc::clone(&disk) as _;
         let changes = Changes::new(&of_changes, LIST.into(), ModeRequest::Auto, SALT, &log);
         let meta = Meta {
-            page_size: 4096,
+            page_size: PAGE_SIZE,
             database_id: SALT,
             sequence: 1,
             incarnation: 1,
@@ -159,7 +160,7 @@ impl Fixture {
 
     fn since(&self, since: Lsn) -> Since {
         let memory = Lender::new(self.budget.clone()).memory(Purpose::Work, 0).unwrap();
-        self.changes.since(&self.meta, since, memory).unwrap()
+        self.changes.since(&self.meta, since, GrowingSet::new(memory)).unwrap()
     }
 
     /// The list knows just what the log says, all of which is still there.
@@ -195,7 +196,7 @@ impl Fixture {
 
     /// As the background does it now and then.
     fn merge(&self) {
-        self.changes.merge_when_long(&self.budget, || self.pages());
+        self.changes.merge_when_long(&self.budget, PAGE_SIZE, || self.pages());
     }
 }
 
@@ -216,7 +217,7 @@ fn merging_changes_nothing_but_the_length() {
 fn pages_that_are_added_before_the_list_is_read_to_be_merged_stay_in_it() {
     let fixture = Fixture::new();
     let before = fixture.len();
-    fixture.changes.merge_when_long(&fixture.budget, || {
+    fixture.changes.merge_when_long(&fixture.budget, PAGE_SIZE, || {
         let pages = fixture.pages();
         // The page writer is quicker: the file has more pages than this by now, and the list has them.
         fixture.grow(5);
@@ -246,10 +247,30 @@ fn what_is_appended_while_the_merged_list_is_written_stays_in_it() {
     let again = Changes::new(&disk, LIST.into(), ModeRequest::Auto, SALT, &fixture.log);
     let memory = Lender::new(fixture.budget.clone()).memory(Purpose::Work, 0).unwrap();
     let meta = Meta { redo_from: fixture.log.durable(), ..fixture.meta.clone() };
-    match again.since(&meta, Lsn::ZERO, memory).unwrap() {
+    match again.since(&meta, Lsn::ZERO, GrowingSet::new(memory)).unwrap() {
         Since::Pages(set, _) => assert!(set.has(PageId(16)) && set.pages() >= fixture.pages() - 101),
         Since::Unknown(why) => panic!("{why}"),
     }
+}
+
+#[test]
+fn space_maps_behind_the_end_of_the_file_stay_in_the_list_where_other_pages_go() {
+    let fixture = Fixture::new();
+    let map = crate::space::map_page(20, PAGE_SIZE);
+    // The file had so many groups before it was cut.
+    for page in [map, PageId(map.0 + 1)] {
+        let mut group = GroupBuilder::new();
+        group.change(page, Lsn::ZERO, 3, true, |out| out.resize(out.len() + 8000, 1));
+        fixture.log.append(&group).unwrap();
+    }
+    fixture.grow(2);
+    let end = fixture.pages();
+    assert!(end < map.0, "{end} pages");
+    let before = fixture.len();
+    fixture.merge();
+    assert!(fixture.len() < before, "it was merged");
+    let Since::Pages(set, _) = fixture.since(Lsn::ZERO) else { panic!("it is not known") };
+    assert!(set.has(map) && !set.has(PageId(map.0 + 1)));
 }
 
 #[test]

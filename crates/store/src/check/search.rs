@@ -18,6 +18,8 @@
 //! Latches are held while it is looked what lies under them, so the thread runs as users do, asks for a processor before each short piece of work,
 //! with nothing latched, and takes a permit for it. What it is about to look at under a latch is brought into memory before.
 
+mod twice;
+
 use super::page::{keeps_long_value, replaces_long_value};
 use super::report::Findings;
 use super::survey::{Trees, read_segments};
@@ -104,6 +106,9 @@ struct Search<'c, 'w> {
     ranges: Vec<Range<u64>>,
     /// Pages that something leads to.
     seen: Bits,
+    /// Pages of long values that lists of entries have named, and those that were named again: see [`twice`].
+    listed: Bits,
+    twice: BTreeSet<PageId>,
     trees: Trees,
     /// Trees that are dropped and not yet swept.
     dropped: BTreeSet<TreeId>,
@@ -128,7 +133,7 @@ impl Check {
             return Ok(());
         }
         let words = self.survey.pages.div_ceil(64);
-        memory.grow(words * size_of::<u64>() as u64)?;
+        memory.grow(2 * words * size_of::<u64>() as u64)?;
         let _turn = self.shared.sweeping.take(&mut || watch.look())?;
         let _asking = ask_for_processors();
         self.confirm_doubtful(&doubtful, watch)?;
@@ -148,6 +153,8 @@ impl Check {
             ring: ScanRing::new(RING_FRAMES.min(self.shared.core.pool.frame_count() / 8)),
             ranges,
             seen: Bits(vec![0; words as usize]),
+            listed: Bits(vec![0; words as usize]),
+            twice: BTreeSet::new(),
             trees: Trees::read(&self.shared, &Findings::default()),
             dropped: BTreeSet::new(),
             with_leaves: BTreeSet::new(),
@@ -189,11 +196,13 @@ impl Search<'_, '_> {
         self.walk_all(&with_leaves, true)?;
         self.undo()?;
         self.unreferenced()?;
+        self.named_twice()?;
         self.strangers()?;
         if at_rest && !self.unexplained().is_empty() {
             // Whatever leads there comes from where nobody would look for it.
             let all: Vec<TreeId> = self.trees.live.keys().copied().collect();
             self.walk_all(&all, true)?;
+            self.named_twice()?;
             for range in self.unexplained() {
                 let page = PageId(range.start);
                 let tree = self.check.owner(page).ok().flatten().unwrap_or_default();
@@ -323,21 +332,26 @@ impl Search<'_, '_> {
 
     fn walk_all(&mut self, trees: &[TreeId], leaves: bool) -> Result<()> {
         for &id in trees {
-            let Some(known) = self.trees.live.get(&id) else { continue };
             let shared = &self.check.shared;
             let own = [&*shared.catalog, &shared.status, &shared.undo_directory];
             if let Some(root) = own.into_iter().find(|root| root.id == id) {
                 self.walk(root, false)?;
                 continue;
             }
-            let name = known.name.clone().unwrap_or_default();
-            let root: Arc<TreeRoot> = shared.tree_root(id, known.root, name.as_bytes());
+            let Some(root) = self.root_of(id) else { continue };
             self.walk(&root, leaves)?;
             if leaves {
                 self.with_leaves.insert(id);
             }
         }
         Ok(())
+    }
+
+    /// The root of a tree that is none of the store's own.
+    fn root_of(&self, id: TreeId) -> Option<Arc<TreeRoot>> {
+        let known = self.trees.live.get(&id)?;
+        let name = known.name.clone().unwrap_or_default();
+        Some(self.check.shared.tree_root(id, known.root, name.as_bytes()))
     }
 
     /// Goes through a tree's inner nodes, from the root down; with `leaves`, also through those.
@@ -483,15 +497,7 @@ impl Search<'_, '_> {
     // ---- long values ------------------------------------------------------------------------------------------
 
     fn leaf(&mut self, root: &TreeRoot, leaf: SharedPage<'_>) {
-        let mut references = Vec::new();
-        let node = NodeRef::new(&leaf);
-        for slot in 0..node.count() {
-            if let Some(entry) = Entry::decode(node.payload(slot)).filter(Entry::is_overflow) {
-                let mut key = Vec::new();
-                node.copy_key(slot, &mut key);
-                references.push((key, decode_reference(entry.value)));
-            }
-        }
+        let references = references(&leaf);
         // Lists can be long: nobody is to wait for the leaf meanwhile.
         drop(leaf);
         for (key, reference) in references {
@@ -520,7 +526,7 @@ impl Search<'_, '_> {
     fn long_value(&mut self, tree: TreeId, (len, first): (u64, PageId)) -> std::result::Result<(), Broken> {
         let per_page = overflow::bytes_per_page(self.check.shared.core.page_size) as u64;
         let expected = len.div_ceil(per_page);
-        let pages = self.list(tree, first, expected)?;
+        let pages = self.list(tree, first, expected, true)?;
         if pages == expected {
             return Ok(());
         }
@@ -528,8 +534,14 @@ impl Search<'_, '_> {
         Err(Broken::new(first, what))
     }
 
-    /// Goes through a list of at most `most` pages; says how many it has.
-    fn list(&mut self, tree: TreeId, first: PageId, most: u64) -> std::result::Result<u64, Broken> {
+    /// Goes through a list of at most `most` pages, which is an entry's or one that undo keeps; says how many it has.
+    fn list(
+        &mut self,
+        tree: TreeId,
+        first: PageId,
+        most: u64,
+        of_entry: bool,
+    ) -> std::result::Result<u64, Broken> {
         let (mut index, mut pages) = (first, 0);
         while !index.is_none() {
             self.seen.set(index);
@@ -540,6 +552,9 @@ impl Search<'_, '_> {
             };
             drop(read);
             self.marked(index, tree)?;
+            if of_entry && self.is_suspicious(index) {
+                self.named(index);
+            }
             pages += listed.len() as u64;
             if pages > most || listed.is_empty() && !next.is_none() {
                 return Err(broken(format!("the list of a long value of {most} pages goes on here")));
@@ -550,6 +565,9 @@ impl Search<'_, '_> {
                     let what = self.check.expect(page, tree, PageKind::Overflow).map(drop);
                     what.map_err(|what| Broken::new(page, what))?;
                     self.marked(page, tree)?;
+                    if of_entry {
+                        self.named(page);
+                    }
                 }
             }
             index = next;
@@ -608,7 +626,7 @@ impl Search<'_, '_> {
         let (len, first) = decode_reference_of(record);
         let per_page = overflow::bytes_per_page(self.check.shared.core.page_size) as u64;
         if keeps_long_value(record) {
-            let listed = self.list(record.tree, first, len.div_ceil(per_page));
+            let listed = self.list(record.tree, first, len.div_ceil(per_page), false);
             // A rollback may have put the value back meanwhile, and freed it with another record.
             let still = undo::read(&self.check.shared.core, at).is_ok_and(|now| keeps_long_value(&now));
             if let Err(Broken { page, what, unmarked }) = listed
@@ -619,7 +637,7 @@ impl Search<'_, '_> {
             }
         } else if self.may_have_passed(record) {
             // What is being written, or freed by a rollback, need not be whole.
-            let _ = self.list(record.tree, first, len.div_ceil(per_page));
+            let _ = self.list(record.tree, first, len.div_ceil(per_page), false);
         }
     }
 
@@ -725,6 +743,20 @@ impl Search<'_, '_> {
         let strangers = self.check.strangers.lock().clone();
         strangers.into_iter().filter(is_unexplained).collect()
     }
+}
+
+/// The long values that a leaf's entries have, by their keys.
+fn references(leaf: &[u8]) -> Vec<(Vec<u8>, (u64, PageId))> {
+    let node = NodeRef::new(leaf);
+    let mut references = Vec::new();
+    for slot in 0..node.count() {
+        if let Some(entry) = Entry::decode(node.payload(slot)).filter(Entry::is_overflow) {
+            let mut key = Vec::new();
+            node.copy_key(slot, &mut key);
+            references.push((key, decode_reference(entry.value)));
+        }
+    }
+    references
 }
 
 fn decode_reference_of(record: &UndoRecord) -> (u64, PageId) {

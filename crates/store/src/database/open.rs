@@ -153,10 +153,11 @@ impl Database {
         let files = find_log(disk, &*file, &folder, &log_options, &meta)?;
         let archive = options.archive.as_deref().filter(|_| !options.salvage);
         // Before anything is written: an archive of another one is refused, and log that this one lacks is kept.
-        let archived = match archive {
+        let reach = match archive {
             Some(archive) => archive::look(engine, archive, options.mode, &meta)?,
             None => None,
         };
+        let archived = reach.map(|reach| reach.durable);
         let crashed = !meta.clean;
         // Before the ring, which belongs to the same folder: nothing is healed by that of another life.
         let (recovery, log) = if let Some(files) = files {
@@ -167,6 +168,10 @@ impl Database {
         } else {
             (None, None)
         };
+        if let Some((archive, reach)) = archive.zip(reach) {
+            let log_end = recovery.as_ref().map_or(meta.log_end, |recovery| recovery.end);
+            check_reach(path, archive, reach, log_end)?;
+        }
         if options.salvage {
             let Some((recovery, log)) = recovery.zip(log) else {
                 return Err(Error::Invalid(format!(
@@ -408,10 +413,18 @@ impl Database {
         match core.space.learn(core, groups - 1) {
             Err(error @ (Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))) => {
                 core.set_read_only(format!("a space map is damaged: {error}"));
-                Ok(())
+                return Ok(());
             }
-            other => other,
+            other => other?,
         }
+        // What is free there would be given out without the file growing for it (`space`, invariant 2).
+        if let Some((needed, pages)) = core.space.cut_short() {
+            let map = space::map_page(groups - 1, meta.page_size);
+            core.set_read_only(format!(
+                "the file is cut off: it has {pages} pages, and its last space map, {map}, says that of {needed} some are in use; restore it from a backup"
+            ));
+        }
+        Ok(())
     }
 
     fn share(
@@ -579,6 +592,19 @@ fn check_fit(path: &Path, folder: &Path, meta: &Meta, recovery: &Recovery) -> Re
         return Ok(());
     }
     Err(Error::Damaged(format!("the log in {folder:?} is not the one that {path:?} was closed with")))
+}
+
+/// Refuses an archive that has more of the log than there is. It gets nothing that was not durable before, so the database was put back since, to how it was
+/// earlier in the same life, which its header does not tell.
+fn check_reach(path: &Path, archive: &Path, reach: archive::Reach, log_end: Lsn) -> Result<()> {
+    if reach.end <= log_end {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{archive:?} holds the archive of what this database was later: its log goes up to lsn {}, and that of {path:?} to lsn {log_end}: the database was put \
+         back to an earlier state. Restore it from a backup with this archive, or, to go on from here, take another folder, and a full backup",
+        reach.end
+    )))
 }
 
 /// What a log that cannot be used may be, as far as the file's header tells.

@@ -109,7 +109,8 @@ impl Shared {
             }
             self.end_emptying();
             self.save_hot_pages(false);
-            self.changes.merge_when_long(&self.core.budget, || self.core.space.capacity());
+            let core = &self.core;
+            self.changes.merge_when_long(&core.budget, core.page_size, || core.space.capacity());
         }
     }
 
