@@ -275,6 +275,10 @@ impl Loader<'_, '_> {
             let message = "a transaction is open at the end: what was done in it is rolled back";
             return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
+        if let Some(session) = self.destination.session() {
+            // With `synchronous_commit` off, commits have not waited for it.
+            session.state().database().store().make_durable()?;
+        }
         Ok(self.outcome)
     }
 

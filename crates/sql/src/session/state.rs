@@ -209,6 +209,12 @@ impl SessionState {
         Ok(())
     }
 
+    /// Takes over the settings of another session of the same role.
+    pub(super) fn adopt(&self, settings: Settings) {
+        *self.settings.borrow_mut() = settings;
+        self.style_changed.set(true);
+    }
+
     /// Names and texts of the settings that a client is told of.
     pub fn reported_settings(&self) -> Vec<(&'static str, String)> {
         let settings = self.settings.borrow();
