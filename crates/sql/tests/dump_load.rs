@@ -1454,3 +1454,29 @@ fn a_string_that_is_no_utf_8_is_not_dumped() {
     let error = error.unwrap_err().to_string();
     assert!(error.contains("a string that is no UTF-8 (table \"words\")"), "{error}");
 }
+
+#[test]
+fn rows_much_longer_than_their_text_are_charged_one_at_a_time() {
+    let site = Site::with_memory(32 << 20);
+    let database = site.database("t.gnt", "");
+    let columns = |count: usize| {
+        let columns: Vec<String> = (0..count).map(|number| format!("c{number} char(6000000)")).collect();
+        columns.join(", ")
+    };
+    let script = |name: &str, count: usize, rows: usize| {
+        let row = vec!["x"; count].join("\t") + "\n";
+        format!(
+            "create table {name} ({});\ncopy {name} from stdin;\n{}\\.\n",
+            columns(count),
+            row.repeat(rows)
+        )
+    };
+    let options = load::Options { jobs: 4, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("t.sql", &script("t", 1, 4)), &options).unwrap();
+    assert_eq!((outcome.built, outcome.rows), (1, 4));
+    assert_eq!(run(&database, "select count(*), min(octet_length(c0)) from t"), [["4", "6000000"]]);
+    let error = loaded(&database, site.file("u.sql", &script("u", 5, 1)), &options).unwrap_err();
+    assert_eq!(error.state().0, "53200", "{error}");
+    assert!(error.to_string().contains("u.sql:2: table u: "), "{error}");
+    assert_eq!(run(&database, "select count(*) from u"), [["0"]]);
+}

@@ -28,7 +28,7 @@ const MARKS: [&[u8]; 2] = [b"\n\\.\n", b"\n\\.\r\n"];
 /// Bytes of a buffer, and of a piece, that are small: nothing is charged for them alone.
 const SMALL: usize = 4 << 20;
 /// Bytes that a long piece takes for each of its own: as text, in the reader, as fields, and as rows.
-const LONG_PIECE: u64 = 4;
+pub(super) const LONG_PIECE: u64 = 4;
 
 enum Source {
     File { file: Box<dyn Blocks>, at: u64, block: AlignedBuffer },
