@@ -1480,3 +1480,38 @@ fn rows_much_longer_than_their_text_are_charged_one_at_a_time() {
     assert!(error.to_string().contains("u.sql:2: table u: "), "{error}");
     assert_eq!(run(&database, "select count(*) from u"), [["0"]]);
 }
+
+/// A place whose session ends with its first statement, as by a limit of the server's.
+struct Ended(gannet_sql::SqlState, usize);
+
+impl load::Destination for Ended {
+    fn run(&mut self, _sql: &str) -> Result<()> {
+        self.1 += 1;
+        Err(Error::new(self.0, "terminating connection"))
+    }
+
+    fn copy(&mut self, sql: &str, _more: load::More<'_>) -> Result<u64> {
+        self.run(sql).map(|()| 0)
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_session_that_was_ended_ends_the_load_and_is_no_bad_statement() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "");
+    let disk = Arc::clone(database.store().engine().disk());
+    let options = load::Options { skip: true, ..load::Options::default() };
+    for state in ["25P03", "25P04", "57P01", "53200"] {
+        let mut destination = Ended(gannet_sql::SqlState(state), 0);
+        let origin = stream(
+            "create table t (a int);\ncopy t from stdin;\n1\n\\.\ncreate table u (a int);\n".as_bytes(),
+        );
+        let error =
+            job(&database, JobKind::Load, |watch| load(origin, &disk, &mut destination, &options, watch));
+        assert_eq!((error.unwrap_err().state().0, destination.1), (state, 1));
+    }
+}
