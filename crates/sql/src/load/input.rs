@@ -133,6 +133,14 @@ impl Input {
         }
     }
 
+    /// Whether more of it may be a client's, who takes his time.
+    pub(super) fn waits_for_client(&self) -> bool {
+        match &self.source {
+            Source::File { file, .. } => file.is_of_client(),
+            Source::Stream(_) => true,
+        }
+    }
+
     /// Bytes taken.
     pub(super) fn taken(&self) -> u64 {
         self.read - (self.buffer.len() - self.start) as u64

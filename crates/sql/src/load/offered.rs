@@ -278,6 +278,10 @@ impl Blocks for OfClient {
         self.len
     }
 
+    fn is_of_client(&self) -> bool {
+        true
+    }
+
     fn alignment(&self) -> usize {
         ALIGNMENT
     }

@@ -122,12 +122,15 @@ pub(super) fn feed(
             start_thread(scope, "gannet-load-rows", make).map(drop)?;
         }
         let read = move || {
+            // Everything behind it goes as fast as this. What a load writes counts as others': where there are none, nobody is asked. A client is
+            // waited for without leave, which other jobs would lack meanwhile: what he has sent needs it before it is handed on.
+            let waits = input.waits_for_client();
+            let leave = |is_time: bool| (data.paced && is_time).then(|| job.permit()).transpose();
             loop {
-                // Everything behind it goes as fast as this. What a load writes counts as others': where there are none, nobody is asked.
-                let permit = if data.paced { job.permit().map(Some) } else { Ok(None) };
-                let piece = permit
+                let piece = leave(!waits)
                     .map_err(Error::from)
-                    .and_then(|_permit| input.data(data.options, data.in_script, maker.take_text()));
+                    .and_then(|_leave| input.data(data.options, data.in_script, maker.take_text()))
+                    .and_then(|piece| leave(waits).map(|_leave| piece).map_err(Error::from));
                 let piece = match piece {
                     Ok(Some(piece)) => piece,
                     Ok(None) => return,
