@@ -512,3 +512,24 @@ fn nothing_is_loaded_where_nothing_may_be_written() {
     let error = site.load("load database from stdin", &mut Sender::of(&[&script])).unwrap_err();
     assert_eq!(error.state().0, "25006", "{error}");
 }
+
+#[test]
+fn what_a_folder_has_in_front_is_read_within_bounds() {
+    let site = Site::new();
+    dumps(&site);
+    let statement = "load database from stdin folder 'folder'";
+    let load = || site.load(statement, &mut Sender::offering(site.offer("folder"))).unwrap_err().to_string();
+    // A header whose quotes do not end.
+    let path = site.path("folder/big.csv");
+    let csv = std::fs::read_to_string(&path).unwrap();
+    let open = format!("\"id,{}", "x\n".repeat(csv.len()));
+    std::fs::write(&path, &open[..csv.len()]).unwrap();
+    site.ask("drop table big; drop table small");
+    let said = load();
+    assert!(said.contains("the names of the columns have more than"), "{said}");
+    // A manifest that is none.
+    let manifest = std::fs::File::create(site.path("folder/manifest.json")).unwrap();
+    manifest.set_len((64 << 20) + 1).unwrap();
+    let said = load();
+    assert!(said.contains("is no manifest of a dump: it has 67108865 bytes"), "{said}");
+}
