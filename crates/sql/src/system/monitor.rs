@@ -52,9 +52,9 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
     let page_size = format_size(database.store().page_size() as u64);
     let limit = format_size(context.session.engine.budget().limit());
     for (name, requested, effective, reason) in [
-        ("io", format!("{:?}", mode.requested).to_lowercase(), mode.effective.name(), mode.reason.as_str()),
-        ("page_size", page_size.clone(), &page_size, "chosen when the database was created"),
-        ("memory", limit.clone(), &limit, "of all databases of the process"),
+        ("io", mode.requested.name(), mode.effective.name(), mode.reason.as_str()),
+        ("page_size", &page_size, &page_size, "chosen when the database was created"),
+        ("memory", &limit, &limit, "of all databases of the process"),
     ] {
         if reports.iter().all(|report| report.name != name) {
             rows.push(vec![text(name), text(requested), text(effective), text("open"), text(reason)]);
