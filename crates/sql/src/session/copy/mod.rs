@@ -803,11 +803,10 @@ mod tests {
             let read = scope.spawn(|| reading.run(sender, &mut client, &mut memory));
             let mut batches = Vec::new();
             for batch in &receiver {
-                let batch = batch.unwrap();
+                let Taken { rows, _charge: charge, .. } = &batch.unwrap();
                 let heap = |row: &Vec<Value>| row.iter().map(Value::heap_bytes).sum::<usize>();
-                let bytes = batch.rows.as_slice().iter().map(heap).sum::<usize>();
-                let charged = batch._charge.0.as_ref().map_or(0, WorkMemory::bytes);
-                batches.push((batch.rows.len(), bytes, charged));
+                let bytes = rows.as_slice().iter().map(heap).sum::<usize>();
+                batches.push((rows.len(), bytes, charge.0.as_ref().map_or(0, WorkMemory::bytes)));
             }
             read.join().unwrap().unwrap();
             batches
