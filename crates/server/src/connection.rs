@@ -12,10 +12,11 @@ use crate::client::{Formats, Wire};
 use crate::message::{self, Codes, Message, Output, Target};
 use crate::server::{Place, Shared};
 use crate::stream::{Socket, Stream};
+use gannet_base::memory::Purpose;
 use gannet_sql::session::{Interrupt, Session, TransactionStatus};
-use gannet_sql::types::{binary, text};
+use gannet_sql::types::{binary, cast, text};
 use gannet_sql::{Error, Execution, Result, SqlState, Type, Value};
-use gannet_store::WorkMemory;
+use gannet_store::{Engine, WorkMemory};
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -463,10 +464,18 @@ impl Connected {
         let mut parameters = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             let ty = prepared.parameters().get(index).copied().unwrap_or(Type::Text);
+            let mut expect = |bytes: usize, of: usize| {
+                beyond += bytes.saturating_sub(of);
+                charge_parameters(&engine, &mut room, beyond)
+            };
             let read = match value {
                 None => Ok(Value::Null),
-                Some(bytes) if given.is_binary(index) => binary::read(bytes, ty, -1),
-                Some(bytes) => message::utf8(bytes).and_then(|value| text::read(value, ty, -1, style)),
+                Some(bytes) if given.is_binary(index) => expect(cast::binary_bytes(bytes, ty), bytes.len())
+                    .and_then(|()| binary::read(bytes, ty, -1)),
+                Some(bytes) => message::utf8(bytes).and_then(|value| {
+                    expect(cast::text_bytes(value, ty, -1), bytes.len())?;
+                    text::read(value, ty, -1, style)
+                }),
             };
             parameters.push(read.map_err(|error| {
                 let name = if portal.is_empty() {
@@ -504,6 +513,19 @@ impl Connected {
         let found = if portal.is_empty() { Some(&self.unnamed_formats) } else { self.formats.get(portal) };
         found.cloned().unwrap_or_default()
     }
+}
+
+/// Sees to it that so many bytes, by which parameters are longer than their message, are charged, where they are many.
+fn charge_parameters(engine: &Engine, room: &mut Option<WorkMemory>, bytes: usize) -> Result<()> {
+    let held = room.as_ref().map_or(0, WorkMemory::bytes);
+    if bytes <= SMALL_MESSAGE || bytes as u64 <= held {
+        return Ok(());
+    }
+    match room {
+        Some(memory) => memory.grow(bytes as u64 - held)?,
+        None => *room = Some(engine.memory(Purpose::Work, bytes as u64)?),
+    }
+    Ok(())
 }
 
 fn idle_for_too_long(status: TransactionStatus) -> Error {
