@@ -7,7 +7,7 @@
 //!    is durable whether or not it gets that far. Clients that do not read are cut off.
 //! 4. A connection's place is given back however the connection ends.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Incoming};
 use crate::message::Output;
 use crate::settings::Report;
 use crate::stream::{Socket, Stream};
@@ -512,6 +512,7 @@ fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
         out: Output::default(),
         over: None,
         spare: Vec::new(),
+        incoming: Incoming::default(),
     };
     // Where the system has no thread to give, the connection is dropped, which closes it.
     let thread = std::thread::Builder::new().name("gannet-session".to_owned()).stack_size(SESSION_STACK);
