@@ -613,14 +613,6 @@ fn io_mode(text: &str) -> Result<ModeRequest, String> {
     })
 }
 
-/// The name of a requested mode, as it was written.
-pub(crate) fn request_name(request: ModeRequest) -> &'static str {
-    match request {
-        ModeRequest::Auto => "auto",
-        ModeRequest::Only(mode) => mode.name(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

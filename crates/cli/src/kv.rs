@@ -1,6 +1,6 @@
 //! `gannet kv`: a database as a map from keys to values, over the embedded API.
 
-use crate::arguments::{Format, Kv, KvCommand, KvOptions, request_name};
+use crate::arguments::{Format, Kv, KvCommand, KvOptions};
 use crate::input::{self, InputRows};
 use crate::output::{self, Encoding, Rows};
 use crate::progress::Progress;
@@ -329,7 +329,7 @@ impl Session<'_> {
             "file_bytes": stats.file_bytes,
             "trees": trees,
             "io": {
-                "requested": request_name(mode.requested),
+                "requested": mode.requested.name(),
                 "effective": mode.effective.name(),
                 "reason": mode.reason,
             },

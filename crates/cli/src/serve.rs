@@ -1,10 +1,10 @@
 //! `gannet serve`: databases over PostgreSQL's protocol, until a signal ends it.
 
-use crate::arguments::{Serve, request_name};
+use crate::arguments::Serve;
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
-use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions, RecordedDisk};
+use gannet_io::{Disk, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::window::Windows;
 use gannet_server::{Server, ServerOptions};
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     interrupt::listen()?;
     create_missing(&engine, &options)?;
     let server = Server::start(&engine, &options)?;
-    server.publish_settings(&settings.report(&effective(&server, &options, &settings)));
+    server.publish_settings(&settings.report(&effective(&server, &settings)));
     announce(&server, &options, memory);
     let mut restarts = Restarts::announce(&server);
     let mut told = BTreeSet::new();
@@ -195,21 +195,8 @@ fn create_missing(engine: &Engine, options: &ServerOptions) -> Result<()> {
 }
 
 /// Settings whose effective value is known only once files are open.
-fn effective(
-    server: &Server,
-    options: &ServerOptions,
-    settings: &Settings,
-) -> Vec<(&'static str, String, String)> {
-    let mut effective = Vec::new();
-    if let Some(report) = server.io_mode() {
-        let reason = match (options.open.mode, report.reason.is_empty()) {
-            (ModeRequest::Auto, true) => "the first mode that works".to_owned(),
-            (request, true) => format!("{} works", request_name(request)),
-            (_, false) => report.reason.clone(),
-        };
-        effective.push(("io", report.effective.name().to_owned(), reason));
-    }
-    effective.extend(default_temp_folder(settings));
+fn effective(server: &Server, settings: &Settings) -> Vec<(&'static str, String, String)> {
+    let mut effective: Vec<_> = default_temp_folder(settings).into_iter().collect();
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     effective.push(("listen", addresses.join(","), String::new()));
     let sockets: Vec<String> = server.sockets().iter().map(|path| path.display().to_string()).collect();

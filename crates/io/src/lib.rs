@@ -99,6 +99,16 @@ pub enum ModeRequest {
     Only(Mode),
 }
 
+impl ModeRequest {
+    /// The name used in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            ModeRequest::Auto => "auto",
+            ModeRequest::Only(mode) => mode.name(),
+        }
+    }
+}
+
 /// What was asked for, what is in force, and why (promise P8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModeReport {

@@ -7,15 +7,18 @@
 //!    and refused.
 //! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed.
 //! 4. Where message boundaries may have been lost, the connection ends: nothing is run that was not sent as a statement.
+//! 5. A statement that takes data can be ended wherever its client has stopped sending, in the middle of a message as well: what has come of that is
+//!    kept, and its rest passed over before the next one.
 
 use crate::client::{Formats, Wire};
 use crate::message::{self, Codes, Message, Output, Target};
 use crate::server::{Place, Shared};
 use crate::stream::{Socket, Stream};
+use gannet_base::memory::Purpose;
 use gannet_sql::session::{Interrupt, Session, TransactionStatus};
-use gannet_sql::types::{binary, text};
+use gannet_sql::types::{binary, cast, text};
 use gannet_sql::{Error, Execution, Result, SqlState, Type, Value};
-use gannet_store::WorkMemory;
+use gannet_store::{Engine, WorkMemory};
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +27,8 @@ use std::time::Duration;
 
 /// Longest message, in bytes: PostgreSQL's limit for what it allocates at once.
 const MESSAGE_MAX: usize = (1 << 30) - 1;
+/// Bytes in front of a message's body: its type, and its length.
+const HEAD: usize = 5;
 /// A message up to this size is read into memory that every connection has anyway.
 const SMALL_MESSAGE: usize = 32 << 10;
 /// Memory of a message up to this size is kept for the next one.
@@ -72,6 +77,50 @@ pub(crate) struct Connection {
     pub(crate) over: Option<Over>,
     /// Memory of a short message that was dealt with, for the next one.
     pub(crate) spare: Vec<u8>,
+    /// What has come of the next message.
+    pub(crate) incoming: Incoming,
+}
+
+/// A message on its way, as far as it has come.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    head: [u8; HEAD],
+    head_filled: usize,
+    /// Bytes of its body, once the head is there, and how many of them have come.
+    len: usize,
+    filled: usize,
+    /// The body, with room for the next piece of it.
+    bytes: Vec<u8>,
+    memory: Option<WorkMemory>,
+    /// It is passed over: why.
+    refused: Option<Error>,
+}
+
+impl Incoming {
+    /// Makes room for the body's next piece.
+    fn make_room(&mut self, engine: &Engine) -> Result<()> {
+        let want = self.len.min(FIRST_PIECE.max(2 * self.filled));
+        let more = want - self.filled;
+        if self.len > SMALL_MESSAGE {
+            // Twice: what is made of it is about as large; and while it grows, both are there.
+            match &mut self.memory {
+                Some(memory) => memory.grow(2 * more as u64)?,
+                None => self.memory = Some(engine.work_memory(2 * more as u64)?),
+            }
+        }
+        self.bytes.reserve_exact(more);
+        self.bytes.resize(want, 0);
+        Ok(())
+    }
+
+    /// Nothing of it is kept, be it what has come or what comes.
+    fn refuse(&mut self, error: Error) {
+        (self.bytes, self.memory, self.refused) = (Vec::new(), None, Some(error));
+    }
+
+    fn body(self) -> Result<Body> {
+        self.refused.map_or(Ok(Body { bytes: self.bytes, _memory: self.memory }), Err)
+    }
 }
 
 /// Why a connection cannot go on, found within a statement.
@@ -126,53 +175,62 @@ impl Connection {
         End::Told
     }
 
-    /// The next message: its type and body. `None` when the client went away.
+    /// The next message: its type and body. `None` when the client went away. Where nothing more comes in time, what has come of it is kept: whoever
+    /// reads next goes on with it.
     fn read(&mut self) -> Step<Option<(u8, Result<Body>)>> {
-        let mut head = [0; 5];
-        if !self.stream.read_exact(&mut head)? {
-            return Ok(None);
+        let mut incoming = std::mem::take(&mut self.incoming);
+        match self.read_on(&mut incoming) {
+            Ok(true) => Ok(Some((incoming.head[0], incoming.body()))),
+            Ok(false) => Ok(None),
+            Err(end) => {
+                self.incoming = incoming;
+                Err(end)
+            }
         }
-        let kind = head[0];
+    }
+
+    /// Reads a message to its end; false when the client went away.
+    fn read_on(&mut self, incoming: &mut Incoming) -> Step<bool> {
+        if incoming.head_filled < HEAD {
+            if !self.stream.read_on(&mut incoming.head, &mut incoming.head_filled)? {
+                return Ok(false);
+            }
+            incoming.len = self.judge_head(incoming.head)?;
+            if incoming.len <= SPARE_MAX {
+                incoming.bytes = std::mem::take(&mut self.spare);
+                incoming.bytes.clear();
+            }
+        }
+        while incoming.filled < incoming.len {
+            if incoming.refused.is_some() {
+                return self.pass_over(incoming);
+            }
+            if incoming.filled == incoming.bytes.len()
+                && let Err(error) = incoming.make_room(&self.shared.engine)
+            {
+                incoming.refuse(error);
+                continue;
+            }
+            if !self.stream.read_on(&mut incoming.bytes, &mut incoming.filled)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The length of a message's body.
+    fn judge_head(&mut self, head: [u8; HEAD]) -> Step<usize> {
+        let [kind, len @ ..] = head;
         if !message::is_known(kind) {
             let message = format!("invalid frontend message type {kind}");
             return Err(self.fatal(&Error::new(SqlState::PROTOCOL_VIOLATION, message)));
         }
-        let len = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-        let len = usize::try_from(len).unwrap_or(0);
+        let len = usize::try_from(i32::from_be_bytes(len)).unwrap_or(0);
         if !(4..=MESSAGE_MAX).contains(&len) {
             let error = Error::new(SqlState::PROTOCOL_VIOLATION, "invalid message length");
             return Err(self.fatal(&error));
         }
-        Ok(self.read_body(len - 4)?.map(|body| (kind, body)))
-    }
-
-    /// Reads so many bytes; `None` when the client went away.
-    fn read_body(&mut self, len: usize) -> Step<Option<Result<Body>>> {
-        let mut bytes = if len <= SPARE_MAX { std::mem::take(&mut self.spare) } else { Vec::new() };
-        bytes.clear();
-        let mut memory: Option<WorkMemory> = None;
-        while bytes.len() < len {
-            let have = bytes.len();
-            let want = len.min(FIRST_PIECE.max(2 * have));
-            if len > SMALL_MESSAGE {
-                // Twice: what is made of it is about as large; and while it grows, both are there.
-                let grown = match &mut memory {
-                    Some(memory) => memory.grow(2 * (want - have) as u64),
-                    None => self.shared.engine.work_memory(2 * want as u64).map(|taken| memory = Some(taken)),
-                };
-                if let Err(error) = grown {
-                    drop((bytes, memory));
-                    self.pass_over(len - have)?;
-                    return Ok(Some(Err(error.into())));
-                }
-            }
-            bytes.reserve_exact(want - have);
-            bytes.resize(want, 0);
-            if !self.stream.read_exact(&mut bytes[have..])? {
-                return Ok(None);
-            }
-        }
-        Ok(Some(Ok(Body { bytes, _memory: memory })))
+        Ok(len - 4)
     }
 
     /// A message was dealt with: what is left of it may do for the next one.
@@ -182,27 +240,38 @@ impl Connection {
         }
     }
 
-    fn pass_over(&mut self, mut len: usize) -> Step<()> {
-        let mut buffer = vec![0; len.min(SMALL_MESSAGE)];
-        while len > 0 {
-            let part = len.min(buffer.len());
-            if !self.stream.read_exact(&mut buffer[..part])? {
-                return Err(End::Client);
+    /// Reads the rest of a message that is refused; false when the client went away.
+    fn pass_over(&mut self, incoming: &mut Incoming) -> Step<bool> {
+        let mut buffer = vec![0; (incoming.len - incoming.filled).min(SMALL_MESSAGE)];
+        while incoming.filled < incoming.len {
+            let part = (incoming.len - incoming.filled).min(buffer.len());
+            let mut read = 0;
+            let is_there = self.stream.read_on(&mut buffer[..part], &mut read);
+            incoming.filled += read;
+            if !is_there? {
+                return Ok(false);
             }
-            len -= part;
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// For COPY FROM STDIN: the next piece of data, or nothing when no message begins for a while; false at the end.
+    /// A COPY has ended, however: of its data that is still under way nothing is kept.
+    fn forget_copy_data(&mut self) {
+        if self.incoming.head_filled == HEAD && self.incoming.head[0] == b'd' {
+            let message = "data of a COPY that has ended";
+            self.incoming.refuse(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+        }
+    }
+
+    /// For COPY FROM STDIN: the next piece of data, or nothing when no message comes to its end for a while; false at the end.
     pub(crate) fn read_copy(&mut self, data: &mut Vec<u8>) -> Result<bool> {
         loop {
-            // What has begun is read to its end: messages keep their boundaries.
-            if let Ok(false) = self.stream.wait(COPY_PERIOD) {
-                return Ok(true);
-            }
-            let (kind, body) = match self.read() {
+            self.stream.set_deadline(Some(COPY_PERIOD));
+            let read = self.read();
+            self.stream.set_deadline(None);
+            let (kind, body) = match read {
                 Ok(Some((kind, body))) => (kind, body?),
+                Err(End::Late) => return Ok(true),
                 Ok(None) | Err(_) => {
                     self.over = Some(Over::Ended);
                     return Err(Error::new(
@@ -321,6 +390,8 @@ impl Connected {
                 _ => settings.idle_in_transaction_timeout,
             }
         };
+        // Whatever COPY there was, none is under way.
+        connection.forget_copy_data();
         connection.stream.set_deadline(limit);
         let read = connection.read();
         connection.stream.set_deadline(None);
@@ -459,14 +530,25 @@ impl Connected {
             ));
         }
         let (given, wanted) = (Formats::new(formats)?, Formats::new(results)?);
+        let engine = self.session.state().engine.clone();
         let style = self.session.input_style();
+        // The message is charged as what is made of it, where that is not much more. The portal is charged for it once it is there.
+        let (mut beyond, mut room) = (0, None);
         let mut parameters = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             let ty = prepared.parameters().get(index).copied().unwrap_or(Type::Text);
+            let mut expect = |bytes: usize, of: usize| {
+                beyond += bytes.saturating_sub(of);
+                charge_parameters(&engine, &mut room, beyond)
+            };
             let read = match value {
                 None => Ok(Value::Null),
-                Some(bytes) if given.is_binary(index) => binary::read(bytes, ty, -1),
-                Some(bytes) => message::utf8(bytes).and_then(|value| text::read(value, ty, -1, style)),
+                Some(bytes) if given.is_binary(index) => expect(cast::binary_bytes(bytes, ty), bytes.len())
+                    .and_then(|()| binary::read(bytes, ty, -1)),
+                Some(bytes) => message::utf8(bytes).and_then(|value| {
+                    expect(cast::text_bytes(value, ty, -1), bytes.len())?;
+                    text::read(value, ty, -1, style)
+                }),
             };
             parameters.push(read.map_err(|error| {
                 let name = if portal.is_empty() {
@@ -504,6 +586,19 @@ impl Connected {
         let found = if portal.is_empty() { Some(&self.unnamed_formats) } else { self.formats.get(portal) };
         found.cloned().unwrap_or_default()
     }
+}
+
+/// Sees to it that so many bytes, by which parameters are longer than their message, are charged, where they are many.
+fn charge_parameters(engine: &Engine, room: &mut Option<WorkMemory>, bytes: usize) -> Result<()> {
+    let held = room.as_ref().map_or(0, WorkMemory::bytes);
+    if bytes <= SMALL_MESSAGE || bytes as u64 <= held {
+        return Ok(());
+    }
+    match room {
+        Some(memory) => memory.grow(bytes as u64 - held)?,
+        None => *room = Some(engine.memory(Purpose::Work, bytes as u64)?),
+    }
+    Ok(())
 }
 
 fn idle_for_too_long(status: TransactionStatus) -> Error {

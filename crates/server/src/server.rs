@@ -7,7 +7,7 @@
 //!    is durable whether or not it gets that far. Clients that do not read are cut off.
 //! 4. A connection's place is given back however the connection ends.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Incoming};
 use crate::message::Output;
 use crate::settings::Report;
 use crate::stream::{Socket, Stream};
@@ -17,6 +17,7 @@ use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
 use gannet_base::units::format_size;
+use gannet_io::ModeRequest;
 use gannet_sql::session::{Interrupt, Reason, SESSION_STACK, SettingReport};
 use gannet_sql::{Database, SqlState};
 use gannet_store::{Engine, OpenOptions};
@@ -314,6 +315,16 @@ impl Server {
             .collect();
         for database in self.shared.databases.lock().values() {
             let mut reports = reports.clone();
+            // It depends on the file system that the database lies on.
+            if let Some(report) = reports.iter_mut().find(|report| report.name == "io") {
+                let mode = database.store().io_mode();
+                mode.effective.name().clone_into(&mut report.effective);
+                report.reason = match (mode.requested, mode.reason.is_empty()) {
+                    (ModeRequest::Auto, true) => "the first mode that works".to_owned(),
+                    (request, true) => format!("{} works", request.name()),
+                    (_, false) => mode.reason.clone(),
+                };
+            }
             // It depends on the segments that the database was created with.
             let effective = format_size(database.store().background_work().wal_limit);
             if let Some(report) = reports.iter_mut().find(|report| report.name == "wal_limit")
@@ -324,11 +335,6 @@ impl Server {
             }
             database.publish_settings(reports);
         }
-    }
-
-    /// How the files of the first database were opened, and why so.
-    pub fn io_mode(&self) -> Option<gannet_io::ModeReport> {
-        self.shared.databases.lock().values().next().map(|database| database.store().io_mode().clone())
     }
 
     /// What the start of each database had to do, and how far it is, by name.
@@ -512,6 +518,7 @@ fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
         out: Output::default(),
         over: None,
         spare: Vec::new(),
+        incoming: Incoming::default(),
     };
     // Where the system has no thread to give, the connection is dropped, which closes it.
     let thread = std::thread::Builder::new().name("gannet-session".to_owned()).stack_size(SESSION_STACK);

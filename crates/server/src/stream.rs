@@ -405,43 +405,37 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until there is something to read, an end included. False when nothing has come within this time.
-    pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<bool> {
-        if self.start < self.end {
-            return Ok(true);
-        }
-        self.set_deadline(Some(limit));
-        let filled = self.fill();
-        self.set_deadline(None);
-        match filled {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
-            other => other.map(|()| true),
-        }
-    }
-
     /// Fills `into`. False when the other side has ended before its first byte.
     pub(crate) fn read_exact(&mut self, into: &mut [u8]) -> io::Result<bool> {
         let mut filled = 0;
-        while filled < into.len() {
+        if self.read_on(into, &mut filled)? {
+            return Ok(true);
+        }
+        if filled == 0 { Ok(false) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Fills the rest of `into`, of which so many bytes are there: as many as there are then, where it fails. False when the other side has ended.
+    pub(crate) fn read_on(&mut self, into: &mut [u8], filled: &mut usize) -> io::Result<bool> {
+        while *filled < into.len() {
             if self.start == self.end {
-                if into.len() - filled >= READ_SIZE {
+                if into.len() - *filled >= READ_SIZE {
                     // Large pieces go past the buffer.
-                    let read = self.read_some(&mut into[filled..])?;
+                    let read = self.read_some(&mut into[*filled..])?;
                     if read == 0 {
-                        return ended(filled);
+                        return Ok(false);
                     }
-                    filled += read;
+                    *filled += read;
                     continue;
                 }
                 self.fill()?;
                 if self.end == 0 {
-                    return ended(filled);
+                    return Ok(false);
                 }
             }
-            let part = (into.len() - filled).min(self.end - self.start);
-            into[filled..filled + part].copy_from_slice(&self.buffer[self.start..][..part]);
+            let part = (into.len() - *filled).min(self.end - self.start);
+            into[*filled..*filled + part].copy_from_slice(&self.buffer[self.start..][..part]);
             self.start += part;
-            filled += part;
+            *filled += part;
         }
         Ok(true)
     }
@@ -459,8 +453,4 @@ impl Stream {
         self.broken = written.is_err();
         written
     }
-}
-
-fn ended(filled: usize) -> io::Result<bool> {
-    if filled == 0 { Ok(false) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }

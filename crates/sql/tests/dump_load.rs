@@ -1454,3 +1454,64 @@ fn a_string_that_is_no_utf_8_is_not_dumped() {
     let error = error.unwrap_err().to_string();
     assert!(error.contains("a string that is no UTF-8 (table \"words\")"), "{error}");
 }
+
+#[test]
+fn rows_much_longer_than_their_text_are_charged_one_at_a_time() {
+    let site = Site::with_memory(32 << 20);
+    let database = site.database("t.gnt", "");
+    let columns = |count: usize| {
+        let columns: Vec<String> = (0..count).map(|number| format!("c{number} char(6000000)")).collect();
+        columns.join(", ")
+    };
+    let script = |name: &str, count: usize, rows: usize| {
+        let row = vec!["x"; count].join("\t") + "\n";
+        format!(
+            "create table {name} ({});\ncopy {name} from stdin;\n{}\\.\n",
+            columns(count),
+            row.repeat(rows)
+        )
+    };
+    let options = load::Options { jobs: 4, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("t.sql", &script("t", 1, 4)), &options).unwrap();
+    assert_eq!((outcome.built, outcome.rows), (1, 4));
+    assert_eq!(run(&database, "select count(*), min(octet_length(c0)) from t"), [["4", "6000000"]]);
+    let error = loaded(&database, site.file("u.sql", &script("u", 5, 1)), &options).unwrap_err();
+    assert_eq!(error.state().0, "53200", "{error}");
+    assert!(error.to_string().contains("u.sql:2: table u: "), "{error}");
+    assert_eq!(run(&database, "select count(*) from u"), [["0"]]);
+}
+
+/// A place whose session ends with its first statement, as by a limit of the server's.
+struct Ended(gannet_sql::SqlState, usize);
+
+impl load::Destination for Ended {
+    fn run(&mut self, _sql: &str) -> Result<()> {
+        self.1 += 1;
+        Err(Error::new(self.0, "terminating connection"))
+    }
+
+    fn copy(&mut self, sql: &str, _more: load::More<'_>) -> Result<u64> {
+        self.run(sql).map(|()| 0)
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_session_that_was_ended_ends_the_load_and_is_no_bad_statement() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "");
+    let disk = Arc::clone(database.store().engine().disk());
+    let options = load::Options { skip: true, ..load::Options::default() };
+    for state in ["25P03", "25P04", "57P01", "53200"] {
+        let mut destination = Ended(gannet_sql::SqlState(state), 0);
+        let origin = stream(
+            "create table t (a int);\ncopy t from stdin;\n1\n\\.\ncreate table u (a int);\n".as_bytes(),
+        );
+        let error =
+            job(&database, JobKind::Load, |watch| load(origin, &disk, &mut destination, &options, watch));
+        assert_eq!((error.unwrap_err().state().0, destination.1), (state, 1));
+    }
+}

@@ -450,3 +450,86 @@ fn a_client_that_does_not_answer_as_it_should_is_refused() {
     }
     assert_eq!(serde_json::to_string(&Request::Len("x".to_owned())).unwrap(), "{\"len\":\"x\"}");
 }
+
+#[test]
+fn a_load_goes_by_the_settings_of_whoever_asks_for_it() {
+    let site = Site::new();
+    let script = "create table t (d date, at timestamptz, b text);\n\
+        copy t from stdin;\n01/02/2024\t2024-07-01 12:00\tx\n\\.\n\
+        create table told (name text, value text);\n\
+        insert into told select name, setting from pg_settings;\n\
+        reset datestyle;\ninsert into t (d) values ('03/02/2024');\n";
+    std::fs::write(site.path("shop.sql"), script).unwrap();
+    let path = std::path::absolute(site.path("shop.sql")).unwrap();
+    let by_path = format!("load database from '{}'", path.display());
+    for load in [&*by_path, "load database from stdin"] {
+        let mut session = site.session();
+        session.state().set_at_start("DateStyle", "ISO, DMY").unwrap();
+        let set = "set timezone = 'Europe/Berlin'; set lock_timeout = '7s'; set statement_timeout = '50s';
+            set synchronous_commit = off; set application_name = 'me'; set snapshot_limit = '1h'";
+        session.run(set, &mut Rows::default()).unwrap();
+        let mut client = Rows::default();
+        client.input = script.as_bytes().to_vec();
+        session.run(load, &mut client).unwrap();
+        let rows = site.ask("select d, at at time zone 'UTC' from t order by d");
+        assert_eq!(rows[0], ["2024-02-01", "2024-07-01 10:00:00"], "{load}");
+        assert_eq!(rows[1][0], "2024-02-03");
+        let told = site.ask(
+            "select value from told where name in ('application_name', 'lock_timeout', 'snapshot_limit',
+                'statement_timeout', 'synchronous_commit') order by name",
+        );
+        assert_eq!(told.concat(), ["me", "7s", "1h", "0", "off"], "{load}");
+        // Commits that have waited for nothing are durable when the load has ended.
+        let stats = site.database.store().stats();
+        assert!(stats.durable_lsn >= stats.end_lsn, "{stats:?}");
+        site.ask("drop table t; drop table told");
+    }
+}
+
+#[test]
+fn nothing_is_loaded_where_nothing_may_be_written() {
+    let site = Site::new();
+    let mut client = Sender::of(&[SCRIPT]);
+    let mut session = site.session();
+    for (before, load) in [
+        ("set default_transaction_read_only = on", "load database from stdin"),
+        ("set default_transaction_read_only = on", "load database from '/nowhere/x.sql'"),
+        ("set default_transaction_read_only = off; begin read only", "load database from stdin"),
+    ] {
+        session.run(before, &mut Rows::default()).unwrap();
+        let error = session.run(load, &mut client).unwrap_err();
+        assert_eq!(error.state().0, "25006", "{before}: {error}");
+        assert_eq!(error.to_string(), "cannot execute LOAD DATABASE in a read-only transaction");
+    }
+    assert!(!client.begun);
+    for back in ["rollback", "set default_transaction_read_only = off"] {
+        session.run(back, &mut Rows::default()).unwrap();
+    }
+    session.run("load database from stdin", &mut client).unwrap();
+    // What a script sets for itself holds for the rows behind it, too.
+    site.ask("drop table t");
+    let script = SCRIPT.replace("copy t", "set default_transaction_read_only = on;\ncopy t");
+    let error = site.load("load database from stdin", &mut Sender::of(&[&script])).unwrap_err();
+    assert_eq!(error.state().0, "25006", "{error}");
+}
+
+#[test]
+fn what_a_folder_has_in_front_is_read_within_bounds() {
+    let site = Site::new();
+    dumps(&site);
+    let statement = "load database from stdin folder 'folder'";
+    let load = || site.load(statement, &mut Sender::offering(site.offer("folder"))).unwrap_err().to_string();
+    // A header whose quotes do not end.
+    let path = site.path("folder/big.csv");
+    let csv = std::fs::read_to_string(&path).unwrap();
+    let open = format!("\"id,{}", "x\n".repeat(csv.len()));
+    std::fs::write(&path, &open[..csv.len()]).unwrap();
+    site.ask("drop table big; drop table small");
+    let said = load();
+    assert!(said.contains("the names of the columns have more than"), "{said}");
+    // A manifest that is none.
+    let manifest = std::fs::File::create(site.path("folder/manifest.json")).unwrap();
+    manifest.set_len((64 << 20) + 1).unwrap();
+    let said = load();
+    assert!(said.contains("is no manifest of a dump: it has 67108865 bytes"), "{said}");
+}

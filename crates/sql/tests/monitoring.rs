@@ -1,6 +1,7 @@
 //! What a database tells of itself: settings, memory, devices, sessions, locks, sizes, what EXPLAIN counts.
 
 use gannet_base::thread;
+use gannet_io::{Mode, ModeRequest};
 use gannet_sql::session::{Rows, SettingReport};
 use gannet_sql::{Database, Session};
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
@@ -66,7 +67,18 @@ fn settings_say_what_was_asked_for_and_what_holds() {
     assert_eq!(of(&mut session, "statement_timeout")[1..3], ["5s", "session"]);
     assert_eq!(of(&mut session, "lock_timeout")[2], "default");
     assert_eq!(of(&mut session, "page_size")[1], "8KiB");
-    assert!(!of(&mut session, "io")[3].is_empty());
+    let io = of(&mut session, "io");
+    assert_eq!(io[0], "auto");
+    assert!(!io[3].is_empty());
+    drop(session);
+    // One of them was asked for.
+    let mode = ModeRequest::Only(Mode::Buffered);
+    let open = OpenOptions { mode, ..OpenOptions::default() };
+    let path = fixture.folder.path().join("shop.gnt");
+    database.close().unwrap();
+    let database = Database::open(&fixture.engine, &path, &open, "owner").unwrap();
+    let mut session = database.session("owner").unwrap();
+    assert_eq!(of(&mut session, "io")[..2], ["buffered", "buffered"]);
 }
 
 #[test]

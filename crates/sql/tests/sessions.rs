@@ -1554,3 +1554,61 @@ fn what_a_long_text_becomes_is_charged_before_it_is_read() {
     let text = "x".repeat(4 << 20);
     assert_eq!(session.one(&format!("select length('{text}')")), (4 << 20).to_string());
 }
+
+#[test]
+fn of_many_notices_of_a_statement_the_first_are_told_and_the_others_counted() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let sql = "select count(pg_cancel_backend(g)) from generate_series(1000000, 1000999) g";
+    for _ in 0..2 {
+        let notices = session.attempt(sql).unwrap().notices;
+        assert_eq!(notices.len(), 201);
+        assert_eq!(notices[199].error.to_string(), "PID 1000199 is not a PostgreSQL backend process");
+        let last = &notices[200];
+        let told = (last.severity, last.error.to_string());
+        assert_eq!(told, ("WARNING", "there were 800 more messages, which are not shown".to_owned()));
+    }
+    session.run("set client_min_messages = error");
+    assert!(session.attempt(sql).unwrap().notices.is_empty());
+}
+
+#[test]
+fn a_setting_that_each_row_changes_comes_back_as_it_was() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let change = |local: bool| {
+        format!(
+            "select count(set_config('application_name', g::text, {local})) from generate_series(1, 1000) g"
+        )
+    };
+    session.run("set application_name = 'before'");
+    session.run(&format!("begin; {}; savepoint s; {}", change(false), change(true)));
+    session.run("set application_name = 'later'; rollback to s");
+    assert_eq!(session.one("show application_name"), "1000");
+    session.run("rollback");
+    assert_eq!(session.one("show application_name"), "before");
+    // What SET says behind a SET LOCAL outlasts it, and not what SET LOCAL says behind that.
+    session.run("begin; set local application_name = 'a'; set application_name = 'b'");
+    session.run("set local application_name = 'c'; commit");
+    assert_eq!(session.one("show application_name"), "b");
+    session.run(&format!("begin; {}; commit", change(true)));
+    assert_eq!(session.one("show application_name"), "b");
+}
+
+#[test]
+fn rows_much_longer_than_their_text_are_copied_one_after_the_other() {
+    let fixture = Fixture::new(
+        "create table c (a char(3000000)); create table d (a char(10000000), b char(10000000), c char(10000000), d char(10000000))",
+    );
+    let mut session = fixture.session();
+    let mut rows = Rows::default();
+    rows.input = "x\n".repeat(6).into_bytes();
+    session.0.run("copy c from stdin", &mut rows).unwrap();
+    assert_eq!(session.one("select count(*) || ' ' || sum(octet_length(a)) from c"), "6 18000000");
+    // One that does not fit alone is named, and nothing is left of those before it.
+    rows.input = b"x\t\\N\t\\N\t\\N\nx\tx\tx\tx\n".to_vec();
+    let error = session.0.run("copy d from stdin", &mut rows).unwrap_err();
+    assert_eq!(error.state().0, "53200");
+    assert_eq!(error.fields().context.as_deref(), Some("COPY d, line 2"));
+    assert_eq!(session.one("select count(*) from d"), "0");
+}

@@ -410,6 +410,13 @@ impl Database {
         self.shared.core.log.end()
     }
 
+    /// Waits until whatever was committed before is durable, by asynchronous commits as well.
+    pub fn make_durable(&self) -> Result<()> {
+        let core = &self.shared.core;
+        core.poison.check()?;
+        core.log.flush_to(core.log.end()).inspect_err(|error| core.poison.set_by(error))
+    }
+
     /// Writes everything that is dirty now and moves the checkpoint behind it.
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.core.poison.check()?;

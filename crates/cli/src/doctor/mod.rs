@@ -7,7 +7,7 @@
 
 mod running;
 
-use crate::arguments::{Doctor, Format, request_name};
+use crate::arguments::{Doctor, Format};
 use crate::interrupt::Interrupted;
 use crate::progress::Progress;
 use crate::{interrupt, job, output, serve, sql};
@@ -394,7 +394,7 @@ fn probe_mode(disk: &RealDisk, path: &Path, requested: ModeRequest, remarks: &mu
         remarks.add(Weight::Warning, remark);
     }
     Ok(json!({
-        "requested": request_name(requested),
+        "requested": requested.name(),
         "effective": mode.effective.name(),
         "reason": mode.reason,
         "alignment_bytes": file.alignment(),

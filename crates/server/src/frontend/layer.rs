@@ -147,10 +147,27 @@ fn connect_tcp(name: &str, port: u16) -> io::Result<Socket> {
         match TcpStream::connect(address) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                return Ok(Socket::from(socket));
+                let socket = Socket::from(socket);
+                // What a server does may take hours, and be silent. Where the system cannot do it, the connection is as good as any other.
+                let _ = socket.keep_asking();
+                return Ok(socket);
             }
             Err(error) => last = error,
         }
     }
     Err(place(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::socket_keepalive;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_server_that_vanishes_is_found_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = connect_tcp("127.0.0.1", listener.local_addr().unwrap().port()).unwrap();
+        assert!(socket_keepalive(&socket).unwrap());
+    }
 }

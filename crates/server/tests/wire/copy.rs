@@ -93,22 +93,55 @@ fn a_copy_that_waits_for_its_client_can_be_ended() {
     assert_eq!(wire.ask(&begun).kinds, "12G");
     assert_eq!(wire.outcome_until(b'E').state(), "57014");
     assert_eq!(wire.ask(&[data("1\tone\n"), done(), sync()].concat()).kinds, "Z");
-    // A message that has begun is waited for: its boundaries are not lost.
-    wire.run("set statement_timeout = '300ms'");
+    // Within a message, be it short, long, or too long for the memory: the rest of it is passed over, its boundaries are not lost.
+    let long = format!("1\t{}\n", "x".repeat(1 << 20));
+    let too_long = frame(b'd', &vec![b'x'; 80 << 20]);
+    for (message, cut) in
+        [(data("1\tone\n"), 7), (data("1\tone\n"), 3), (data(&long), 700_000), (too_long, 70 << 20)]
+    {
+        for limit in ["'100ms'", "0"] {
+            wire.run(&format!("set statement_timeout = {limit}"));
+            wire.query("copy t from stdin");
+            wire.send(&message[..cut]);
+            if limit == "0" {
+                assert_eq!(other.run(&format!("select pg_cancel_backend({})", wire.pid)).one(), "t");
+            }
+            // Without another byte of it.
+            assert_eq!(wire.outcome().state(), "57014");
+            wire.send(&[&message[cut..], &done()].concat());
+            assert_eq!(wire.run("select count(*) from t").one(), "0");
+        }
+    }
+    // What is slow, and not ended, is taken.
+    wire.run("set statement_timeout = 0");
     wire.query("copy t from stdin");
     let message = data("1\tone\n");
-    wire.send(&message[..7]);
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let told = wire.ask(&[&message[7..], &done(), &query("select count(*) from t")].concat());
-    assert_eq!(told.state(), "57014");
-    assert_eq!(wire.outcome().one(), "0");
+    for byte in &message {
+        wire.send(&[*byte]);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(wire.ask(&done()).good().tags, ["COPY 1"]);
+    wire.run("truncate t");
     // To end the session ends that wait, too.
-    wire.run("set statement_timeout = 0");
     wire.query("copy t from stdin");
     wire.send(&message[..7]);
     assert_eq!(other.run(&format!("select pg_terminate_backend({})", wire.pid)).one(), "t");
     let told = wire.outcome();
     assert_eq!((told.errors[0].get('S'), told.state(), told.status), ("FATAL", "57P01", ' '));
+}
+
+#[test]
+fn a_load_whose_client_stands_still_within_a_message_ends_with_its_job() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let (mut wire, mut other) = (fixture.connect(), fixture.connect());
+    assert_eq!(wire.query("load database from stdin").kinds, "G");
+    let message = data("insert into t values (1, 'one');\n");
+    wire.send(&message[..10]);
+    let cancel = "select gannet_cancel_job(id) from gannet_jobs where job = 'load' and state = 'running'";
+    assert_eq!(other.run(cancel).one(), "t");
+    assert_eq!(wire.outcome().state(), "57014");
+    wire.send(&[&message[10..], &done()].concat());
+    assert_eq!(wire.run("select count(*) from t").one(), "0");
 }
 
 #[test]

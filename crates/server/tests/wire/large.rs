@@ -180,3 +180,42 @@ fn values_too_large_for_the_budget_are_refused() {
     assert!(memory() < began + (256 << 20), "{} bytes more", memory() - began);
     assert_eq!(wire.run("select length(repeat('x', 1000000))").one(), "1000000");
 }
+
+#[test]
+fn parameters_much_longer_than_their_message_are_charged_before_they_are_made() {
+    let fixture = Fixture::alone(TABLE);
+    let mut wire = fixture.connect();
+    let began = memory();
+    let ints = format!("{{{}}}", vec!["1"; 4 << 20].join(","));
+    let binary = |count: i32| {
+        let mut body = Body::new().i32(1).i32(0).i32(23).i32(count).i32(1);
+        for _ in 0..count {
+            body = body.i32(4).i32(1);
+        }
+        body.0
+    };
+    let many = binary(2 << 20);
+    for (format, value) in [(0, ints.as_bytes()), (1, &many)] {
+        let told = wire.series(&[
+            parse("", "select cardinality($1::int[])", &[]),
+            bind("", "", format, &[Some(value)], 0),
+        ]);
+        // Before: what the portal takes is another matter.
+        assert_eq!((told.state(), told.errors[0].get('W')), ("53200", "unnamed portal parameter $1"));
+    }
+    // Numbers of eight bytes with a hundred thousand digits each.
+    let numbers: Vec<String> = (1..=2_000).map(|number| format!("${number}::numeric")).collect();
+    let sql = format!("select 1 where 1 in ({})", numbers.join(", "));
+    let values = vec![Some(&b"1e131071"[..]); 2_000];
+    let told = wire.series(&[parse("", &sql, &[]), bind("", "", 0, &values, 0)]);
+    assert!(told.errors[0].get('W').starts_with("unnamed portal parameter $"), "{:?}", told.errors);
+    assert!(memory() < began + (128 << 20), "{} bytes more", memory() - began);
+    // What fits is taken, and given back.
+    let few = binary(1000);
+    let told = wire.series(&[
+        parse("", "select cardinality($1::int[])", &[]),
+        bind("", "", 1, &[Some(&few)], 0),
+        execute("", 0),
+    ]);
+    assert_eq!(told.good().one(), "1000");
+}

@@ -59,7 +59,11 @@ impl Encoded {
     /// Charges what it has beyond so many bytes.
     pub(crate) fn charge(&mut self, engine: &Engine, beyond: u64) -> Result<()> {
         let more = (self.capacity() as u64).saturating_sub(beyond);
-        self.more = if more > 0 { Some(engine.memory(Purpose::Work, more)?) } else { None };
+        match &mut self.more {
+            Some(memory) => memory.grow(more.saturating_sub(memory.bytes()))?,
+            none if more > 0 => *none = Some(engine.memory(Purpose::Work, more)?),
+            _ => {}
+        }
         Ok(())
     }
 }

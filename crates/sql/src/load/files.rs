@@ -14,6 +14,10 @@ pub(super) const REQUEST: usize = 1 << 20;
 pub(super) trait Blocks: Send {
     /// Its bytes.
     fn len(&self) -> u64;
+    /// Whether a client is waited for.
+    fn is_of_client(&self) -> bool {
+        false
+    }
     /// What offsets are multiples of: a divisor of [`REQUEST`].
     fn alignment(&self) -> usize;
     /// Reads up to a block, which lies in an [`AlignedBuffer`](gannet_io::AlignedBuffer), at an offset that is aligned; 0 at the end.

@@ -7,13 +7,20 @@ use crate::dump::{INDEXES, MANIFEST, MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS, 
 use crate::session::{CopyOptions, Fields, Reader};
 use crate::system::definition::quote_identifier;
 use crate::{Error, Result, SqlState};
-use gannet_store::Unit;
-use std::path::Path;
+use gannet_store::{Unit, Watch, WorkMemory};
+use memchr::memchr_iter;
+use std::path::{Path, PathBuf};
+
+/// Longest manifest, in bytes: of some hundred thousand tables. From so many on it is charged.
+const MANIFEST_MOST: u64 = 64 << 20;
+const LONG_MANIFEST: u64 = 1 << 20;
+/// Longest header of a table's file, in bytes: there are up to 1600 columns, whose names have up to 63.
+const HEADER_MOST: usize = 1 << 20;
 
 impl Loader<'_, '_> {
     /// Loads a folder of csv.
     pub(super) fn folder(&mut self, place: &Place, folder: &Path) -> Result<()> {
-        let manifest = read_manifest(place, folder)?;
+        let (manifest, _memory) = self.read_manifest(place, folder)?;
         let open = |name: &str| -> Result<Option<Input>> {
             let path = folder.join(name);
             place.has(&path)?.then(|| Input::open(place, &path)).transpose()
@@ -49,7 +56,7 @@ impl Loader<'_, '_> {
             let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes));
             let mut input = input.ok_or_else(|| is_cut(&table.file, table.bytes))?;
             input.charge_to(self.room.as_ref());
-            let columns = read_header(&mut input)?;
+            let columns = read_header(&mut input, self.watch)?;
             let names: Vec<_> = columns.iter().map(|name| quote_identifier(name)).collect();
             let of = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
             let name = quote_identifier(&table.table);
@@ -76,11 +83,30 @@ impl Loader<'_, '_> {
         }
         indexes.map_or(Ok(()), |input| self.script(input))
     }
+
+    /// The manifest, and what it is charged as where it is long.
+    fn read_manifest(&mut self, place: &Place, folder: &Path) -> Result<(Manifest, Option<WorkMemory>)> {
+        let (path, len) = find_manifest(place, folder)?;
+        let mut memory = None;
+        if let Some(room) = self.room.as_ref().filter(|_| len > LONG_MANIFEST) {
+            // As text, and as what is made of it.
+            room.grow(&mut memory, 3 * len)?;
+        }
+        let mut input = Input::open(place, &path)?;
+        input.charge_to(self.room.as_ref());
+        let mut text = String::new();
+        while let Some(line) = input.next_line()? {
+            text.push_str(line);
+            self.watch.look()?;
+        }
+        Ok((judge_manifest(&path, &text)?, memory))
+    }
 }
 
-fn read_manifest(place: &Place, folder: &Path) -> Result<Manifest> {
+/// Where the manifest is, and its bytes.
+fn find_manifest(place: &Place, folder: &Path) -> Result<(PathBuf, u64)> {
     let path = folder.join(MANIFEST);
-    if !place.has(&path)? {
+    let Some(len) = place.len_of(&path)? else {
         let of_postgres = place.has(&folder.join("toc.dat"))?;
         let hint = if of_postgres {
             "; it is one of pg_dump in its directory format: dump as plain text (pg_dump -Fp)"
@@ -89,14 +115,18 @@ fn read_manifest(place: &Place, folder: &Path) -> Result<Manifest> {
         };
         let message = format!("{folder:?} is no complete dump: there is no {MANIFEST}{hint}");
         return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+    };
+    if len > MANIFEST_MOST {
+        let message =
+            format!("{path:?} is no manifest of a dump: it has {len} bytes, more than {MANIFEST_MOST}");
+        return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
     }
-    let mut input = Input::open(place, &path)?;
-    let mut text = String::new();
-    while let Some(line) = input.next_line()? {
-        text.push_str(line);
-    }
+    Ok((path, len))
+}
+
+fn judge_manifest(path: &Path, text: &str) -> Result<Manifest> {
     let bad = |why: String| Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("{path:?}: {why}"));
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    let manifest: Manifest = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
     if ![MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS].contains(&manifest.format.as_str()) {
         return Err(bad(format!("the format {:?} is not known", manifest.format)));
     }
@@ -115,13 +145,19 @@ fn read_manifest(place: &Place, folder: &Path) -> Result<Manifest> {
 }
 
 /// The columns that the first line of csv names, whose line feeds are few.
-fn read_header(input: &mut Input) -> Result<Vec<String>> {
-    let mut text = String::new();
+fn read_header(input: &mut Input, watch: &mut Watch<'_>) -> Result<Vec<String>> {
+    let (mut text, mut is_quoted) = (String::new(), false);
     while let Some(line) = input.next_line()? {
+        is_quoted ^= !memchr_iter(b'"', line.as_bytes()).count().is_multiple_of(2);
+        if text.len() + line.len() > HEADER_MOST {
+            let message = format!("the names of the columns have more than {HEADER_MOST} bytes");
+            return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, input.at_line(1, &message)));
+        }
         text.push_str(line);
-        if text.bytes().filter(|byte| *byte == b'"').count().is_multiple_of(2) {
+        if !is_quoted {
             break;
         }
+        watch.look()?;
     }
     let mut reader = Reader::new(CopyOptions::new(true));
     let mut given = false;

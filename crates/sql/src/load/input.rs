@@ -28,7 +28,7 @@ const MARKS: [&[u8]; 2] = [b"\n\\.\n", b"\n\\.\r\n"];
 /// Bytes of a buffer, and of a piece, that are small: nothing is charged for them alone.
 const SMALL: usize = 4 << 20;
 /// Bytes that a long piece takes for each of its own: as text, in the reader, as fields, and as rows.
-const LONG_PIECE: u64 = 4;
+pub(super) const LONG_PIECE: u64 = 4;
 
 enum Source {
     File { file: Box<dyn Blocks>, at: u64, block: AlignedBuffer },
@@ -130,6 +130,14 @@ impl Input {
         match &self.source {
             Source::File { file, .. } => Some(file.len()),
             Source::Stream(_) => None,
+        }
+    }
+
+    /// Whether more of it may be a client's, who takes his time.
+    pub(super) fn waits_for_client(&self) -> bool {
+        match &self.source {
+            Source::File { file, .. } => file.is_of_client(),
+            Source::Stream(_) => true,
         }
     }
 

@@ -275,6 +275,10 @@ impl Loader<'_, '_> {
             let message = "a transaction is open at the end: what was done in it is rolled back";
             return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
         }
+        if let Some(session) = self.destination.session() {
+            // With `synchronous_commit` off, commits have not waited for it.
+            session.state().database().store().make_durable()?;
+        }
         Ok(self.outcome)
     }
 
@@ -704,10 +708,11 @@ fn is_violation(error: &Error) -> bool {
     state.starts_with("23") || state == SqlState::PROGRAM_LIMIT_EXCEEDED.0
 }
 
-/// Not a matter of what is loaded: it cannot go on.
+/// Not a matter of what is loaded: it cannot go on. A limit to transactions ends their session, too.
 fn is_the_end(error: &Error) -> bool {
-    let state = error.state().0;
-    ["53", "57", "58", "XX", "08"].iter().any(|class| state.starts_with(class))
+    let ends = [SqlState::TRANSACTION_TIMEOUT, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT];
+    let state = error.state();
+    ends.contains(&state) || ["53", "57", "58", "XX", "08"].iter().any(|class| state.0.starts_with(class))
 }
 
 /// A matter of the row: what its text says, or what the table's rules say of it.

@@ -117,6 +117,11 @@ impl Answers {
     /// # Errors
     /// 08P01: it is none of the answers that are waited for.
     pub(crate) fn feed(&mut self, data: &[u8]) -> Result<()> {
+        // What is longer than all that is waited for is not kept, not even for a moment.
+        let most: usize = self.most.iter().map(|most| HEAD + (*most).max(TEXT_MOST)).sum();
+        if most > 0 && self.bytes.len() + data.len() > most {
+            return Err(wrong("it is longer than what was asked for"));
+        }
         self.bytes.extend_from_slice(data);
         match self.most.front() {
             None if !self.bytes.is_empty() => Err(wrong("nothing was asked for")),
@@ -273,6 +278,10 @@ impl Blocks for OfClient {
         self.len
     }
 
+    fn is_of_client(&self) -> bool {
+        true
+    }
+
     fn alignment(&self) -> usize {
         ALIGNMENT
     }
@@ -336,6 +345,18 @@ mod tests {
             assert_eq!(came, sent, "{cut}");
             assert!(!answers.are_expected());
         }
+    }
+
+    #[test]
+    fn what_is_longer_than_all_that_was_asked_for_is_not_kept() {
+        let mut answers = Answers::default();
+        answers.expect(&Request::Read { file: "a".to_owned(), at: 0, bytes: READ_MOST });
+        answers.expect(&Request::Len("a".to_owned()));
+        let mut sent = Answer::Bytes(vec![7; REQUEST]).encode();
+        sent.resize(2 * REQUEST, 0);
+        let error = answers.feed(&sent).unwrap_err();
+        assert!(error.to_string().contains("longer than"), "{error}");
+        assert_eq!(answers.bytes.capacity(), 0);
     }
 
     #[test]

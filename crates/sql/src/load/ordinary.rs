@@ -4,7 +4,7 @@ use super::input::{Input, Piece, RowEnds};
 use super::{Bad, CopyData, Loader};
 use crate::session::Header;
 use crate::{Error, Result, SqlState};
-use gannet_store::Watch;
+use gannet_store::{Job, Permit, Watch};
 use std::time::Duration;
 
 /// Rows that are tried together, at most, where bad ones are to be skipped; and so few good ones in a row are no reason to try more.
@@ -16,7 +16,7 @@ const WAITING_MOST: usize = 1 << 20;
 const WAIT_MOST: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// The next piece of data; where others are to go first, after a while.
+/// The next piece of data; where others are to go first, after a while. A client is waited for without leave, which other jobs would lack meanwhile.
 fn next_piece(
     watch: &mut Watch<'_>,
     paced: bool,
@@ -24,18 +24,27 @@ fn next_piece(
     input: &mut Input,
 ) -> Result<Option<Piece>> {
     watch.look()?;
-    let job = watch.job();
-    let mut permit = None;
-    for _ in 0..if paced { WAIT_MOST } else { 0 } {
-        permit = job.try_permit()?;
+    let waits = input.waits_for_client();
+    // Held while it is read.
+    let permit = if paced && !waits { leave(watch.job())? } else { None };
+    let piece = input.data(&data.options, data.in_script, Vec::new())?;
+    drop(permit);
+    if paced && waits {
+        leave(watch.job())?;
+    }
+    Ok(piece)
+}
+
+/// Leave to go on, if there is any within a while.
+fn leave(job: &Job) -> Result<Option<Permit>> {
+    for _ in 0..WAIT_MOST {
+        let permit = job.try_permit()?;
         if permit.is_some() {
-            break;
+            return Ok(permit);
         }
         std::thread::sleep(TRY_EVERY);
     }
-    // Held while it is read.
-    let _permit = permit;
-    input.data(&data.options, data.in_script, Vec::new())
+    Ok(None)
 }
 
 impl Loader<'_, '_> {

@@ -1,14 +1,15 @@
 //! Rows of COPY data on their way into an empty table: one thread reads, some make rows of text, the session's thread builds.
 
 use super::Bad;
-use super::input::{Input, Piece, RowEnds};
+use super::input::{Input, LONG_PIECE, Piece, RowEnds};
 use crate::catalog::Table;
 use crate::ddl::{Encoded, Spare, Take};
 use crate::session::{CopyOptions, Fields, Header, Reader};
 use crate::threads::start_thread;
-use crate::types::Value;
 use crate::types::text::{self, TextStyle};
+use crate::types::{Value, cast};
 use crate::{Error, Result, SqlState};
+use gannet_base::memory::Purpose;
 use gannet_store::{Engine, Watch, WorkMemory};
 use memchr::{memchr, memchr_iter, memchr2_iter};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -22,6 +23,8 @@ const SORTED_BEHIND: usize = 3;
 /// Bytes that a piece takes, as text and as rows, about. Long ones come with memory of their own; for others that take more, as where there
 /// are many indexes, that is charged once it is known: there are few such pieces at a time.
 const PIECE_MEMORY: u64 = 2 << 20;
+/// A row whose values take more than this is made by one thread at a time, and charged before.
+const MUCH: usize = 512 << 10;
 /// How often it is looked whether the load is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -71,6 +74,8 @@ struct Made {
     bad: Vec<Bad>,
     /// There is no memory for it.
     failed: Option<Error>,
+    /// Bytes of the rows that are charged with the piece.
+    charged: u64,
     /// Bytes of input taken when the piece was read.
     taken: u64,
 }
@@ -93,7 +98,16 @@ pub(super) fn feed(
     let (steps, to_take) = sync_channel(share.pieces / 2);
     let (work, to_make) = sync_channel::<(Piece, SyncSender<Made>, u64)>(share.pieces / 2);
     let to_make = Mutex::new(to_make);
-    let maker = Maker { table, data, style, engine, spare: Spare::default(), texts: Mutex::default() };
+    let maker = Maker {
+        table,
+        data,
+        style,
+        engine,
+        outgrows: table.columns.iter().any(|column| cast::outgrows_text(column.ty, column.modifier)),
+        much: Mutex::default(),
+        spare: Spare::default(),
+        texts: Mutex::default(),
+    };
     let (maker, to_make, job) = (&maker, &to_make, watch.job());
     std::thread::scope(move |scope| {
         for _ in 0..share.jobs {
@@ -108,12 +122,15 @@ pub(super) fn feed(
             start_thread(scope, "gannet-load-rows", make).map(drop)?;
         }
         let read = move || {
+            // Everything behind it goes as fast as this. What a load writes counts as others': where there are none, nobody is asked. A client is
+            // waited for without leave, which other jobs would lack meanwhile: what he has sent needs it before it is handed on.
+            let waits = input.waits_for_client();
+            let leave = |is_time: bool| (data.paced && is_time).then(|| job.permit()).transpose();
             loop {
-                // Everything behind it goes as fast as this. What a load writes counts as others': where there are none, nobody is asked.
-                let permit = if data.paced { job.permit().map(Some) } else { Ok(None) };
-                let piece = permit
+                let piece = leave(!waits)
                     .map_err(Error::from)
-                    .and_then(|_permit| input.data(data.options, data.in_script, maker.take_text()));
+                    .and_then(|_leave| input.data(data.options, data.in_script, maker.take_text()))
+                    .and_then(|piece| leave(waits).map(|_leave| piece).map_err(Error::from));
                 let piece = match piece {
                     Ok(Some(piece)) => piece,
                     Ok(None) => return,
@@ -203,6 +220,10 @@ struct Maker<'m> {
     data: &'m Data<'m>,
     style: &'m TextStyle,
     engine: &'m Engine,
+    /// A row may take many times the bytes of its text.
+    outgrows: bool,
+    /// Held by who makes such a row: several at a time might leave no memory to each other, where each fits alone.
+    much: Mutex<()>,
     spare: Spare,
     /// Buffers that pieces were in.
     texts: Mutex<Vec<Vec<u8>>>,
@@ -218,7 +239,13 @@ impl Maker<'_> {
         let Piece { bytes, line, memory } = piece;
         let is_long = memory.is_some();
         let indexes = self.table.indexes.iter().filter(|index| !index.primary).count();
-        let mut made = Made { rows: self.spare.rows(indexes, memory), bad: Vec::new(), failed: None, taken };
+        let charged = match is_long {
+            // But for the text itself.
+            true => (LONG_PIECE - 1) * bytes.len() as u64,
+            false => PIECE_MEMORY.saturating_sub(bytes.capacity() as u64),
+        };
+        let rows = self.spare.rows(indexes, memory);
+        let mut made = Made { rows, bad: Vec::new(), failed: None, charged, taken };
         made.rows.bytes.reserve(bytes.len());
         // How its lines end is to be found out where there are carriage returns.
         if self.is_plain() && memchr(b'\r', &bytes).is_none() {
@@ -227,8 +254,7 @@ impl Maker<'_> {
             self.read_any(&bytes, line, &mut made);
         }
         if !is_long {
-            made.failed =
-                made.rows.charge(self.engine, PIECE_MEMORY.saturating_sub(bytes.capacity() as u64)).err();
+            self.charge(&mut made);
             self.texts.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
         }
         made
@@ -311,8 +337,52 @@ impl Maker<'_> {
         }
     }
 
-    /// Takes a row, or notes why it is bad.
+    /// Charges what the rows take beyond what is charged with the piece.
+    fn charge(&self, made: &mut Made) {
+        if made.failed.is_none() {
+            made.failed = made.rows.charge(self.engine, made.charged).err();
+        }
+    }
+
+    /// Bytes that the values of a row take, about.
+    fn bytes_of_row(&self, count: usize, get: Get<'_>) -> usize {
+        let of = |(index, &place): (usize, &usize)| {
+            let column = &self.table.columns[place];
+            match get(index) {
+                Ok(Some(field)) => cast::text_bytes(field, column.ty, column.modifier),
+                // What is no text is an error of its own.
+                _ => 0,
+            }
+        };
+        self.data.places.iter().enumerate().take(count).map(of).sum()
+    }
+
+    /// Takes a row, or notes why it is bad; where there is no memory for it, nothing more is taken.
     fn take_row(&self, count: usize, get: Get<'_>, line: u64, row: &mut Vec<Value>, made: &mut Made) {
+        if !self.outgrows {
+            return self.make_row(count, get, line, row, made);
+        }
+        if made.failed.is_some() {
+            return;
+        }
+        let bytes = self.bytes_of_row(count, get);
+        if bytes > MUCH {
+            let _alone = self.much.lock().unwrap_or_else(PoisonError::into_inner);
+            // As values, and as they are stored.
+            match self.engine.memory(Purpose::Work, 2 * bytes as u64) {
+                Ok(_room) => {
+                    self.make_row(count, get, line, row, made);
+                    *row = Vec::new();
+                }
+                Err(error) => made.failed = Some(error.into()),
+            }
+        } else {
+            self.make_row(count, get, line, row, made);
+        }
+        self.charge(made);
+    }
+
+    fn make_row(&self, count: usize, get: Get<'_>, line: u64, row: &mut Vec<Value>, made: &mut Made) {
         let before = Extent::of(&made.rows);
         if let Err((column, error)) = self.row(count, get, row, &mut made.rows) {
             before.restore(&mut made.rows);

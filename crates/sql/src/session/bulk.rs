@@ -13,8 +13,8 @@ use std::sync::Arc;
 type Produce<'p> = dyn FnMut(&Arc<Table>, &TextStyle, Take<'_>) -> Result<()> + 'p;
 
 impl Session {
-    /// Fills a table with the rows that `produce` gives, as one transaction; false when it is not empty, or has references, and nothing was
-    /// done.
+    /// Fills a table with the rows that `produce` gives, as one transaction; false when it is not empty, or has references, or the transaction
+    /// would be read-only, and nothing was done.
     pub(crate) fn fill_table(
         &mut self,
         name: &str,
@@ -35,6 +35,10 @@ impl Session {
         self.ensure_transaction()?;
         let shared = Arc::clone(&self.database.0);
         let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
+        if open.read_only {
+            // As rows like any others they are refused.
+            return self.end_implicit().map(|()| false);
+        }
         let mut catalog = Arc::clone(&open.private_mut(&shared).catalog);
         let planner = self.state.settings().planner.clone();
         let mut context = DdlContext {

@@ -1,6 +1,6 @@
 //! LOAD DATABASE: a dump that lies on the server's machine, or that the client has, loaded as a job, by a thread and a session of its own.
 
-use super::client::{Client, CommandTag, Notice, OutputColumn, Rows};
+use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::given::By;
 use super::interrupt::{Interrupt, Reason};
 use super::jobs::{self, Running, info, threads};
@@ -43,6 +43,9 @@ impl Session {
         let mut running = Running { statement: "LOAD DATABASE", for_all: false, verbose, alone, client };
         // Before anything is looked for at its word.
         self.check_superuser(running.statement)?;
+        // Its own session would begin other transactions.
+        let statement = running.statement;
+        self.refuse_in_read_only(|| format!("cannot execute {statement} in a read-only transaction"))?;
         let options =
             Options { jobs: threads(wanted.jobs), skip: wanted.skip, alone: false, ..Options::default() };
         let mut order = JobOrder::new(JobKind::Load);
@@ -51,15 +54,14 @@ impl Session {
             _ => "from the client".to_owned(),
         };
         let (user, interrupt) = (self.state.user.clone(), self.interrupt());
-        let snapshot_limit = self.state.settings().snapshot_limit.unwrap_or_default();
+        // What the caller has set decides how data is read, and what was granted to the caller is granted to the load.
+        let settings = self.state.settings().for_helper();
         let work = move |database: &Database, origin: Origin, watch: &mut Watch<'_>| {
             database.0.timer.start();
             // It builds trees, and holds their tables.
             thread::step_back();
-            let mut session = database.session(&user)?;
-            // What was granted to the caller is granted to it.
-            let limit = format!("SET snapshot_limit = '{}ms'", snapshot_limit.as_millis());
-            session.run(&limit, &mut Rows::default())?;
+            let session = database.session(&user)?;
+            session.adopt(settings);
             load_by(session, &interrupt, origin, &options, watch)
         };
         let (outcome, job) = match wanted.source.clone() {

@@ -187,6 +187,12 @@ impl Session {
         self.activity.set_client(address, self.state.settings().get(Key::ApplicationName));
     }
 
+    /// Stands as another session of the same role does, with its settings.
+    fn adopt(&self, settings: Settings) {
+        self.activity.set_application(settings.get(Key::ApplicationName));
+        self.state.adopt(settings);
+    }
+
     /// What functions see of the session: settings, user, number.
     pub fn state(&self) -> &SessionState {
         &self.state
@@ -669,6 +675,15 @@ impl Session {
             None => {}
         }
         Err(error)
+    }
+
+    /// Refuses a statement that writes, by this error, where the transaction, or the one that would begin for it, is read-only.
+    fn refuse_in_read_only(&mut self, message: impl FnOnce() -> String) -> Result<()> {
+        self.ensure_transaction()?;
+        match &self.transaction {
+            Some(open) if open.read_only => Err(Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, message())),
+            _ => Ok(()),
+        }
     }
 
     fn ensure_transaction(&mut self) -> Result<()> {

@@ -281,6 +281,15 @@ impl Settings {
         Ok(())
     }
 
+    /// The same for a session that works for a statement of this one's. How long that statement may take is looked at here, not by each of its own.
+    pub(super) fn for_helper(&self) -> Self {
+        let mut settings = self.clone();
+        let index = Key::StatementTimeout as usize;
+        settings.at_start.remove(&index);
+        settings.restore(index, DEFINITIONS[index].default.to_owned());
+        settings
+    }
+
     /// A limit beyond the database's is for superusers.
     fn check_snapshot_limit(&self, limit: Option<Duration>) -> Result<()> {
         let beyond = self.database_snapshot_limit.is_some_and(|most| limit.is_none_or(|limit| limit > most));

@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// Rows of a COPY FROM.
 type CopySource = std::sync::mpsc::Receiver<super::copy::Batch>;
 
+/// Notices of a statement that are told; of more there is only the number.
+const NOTICES_MOST: usize = 200;
+/// The severity below which no notice is.
+const LEAST_SEVERE: &str = "NOTICE";
+
 /// A change of a setting that its transaction may have to undo.
 #[derive(Debug)]
 struct Undo {
@@ -65,10 +70,14 @@ pub struct SessionState {
     pub(crate) turn: Arc<SessionTurn>,
     settings: RefCell<Settings>,
     undo: RefCell<Vec<Undo>>,
+    /// Changes before this place may be those of a savepoint or transaction before.
+    undo_marked: Cell<usize>,
     style_changed: Cell<bool>,
     /// Names and new texts of settings that the client is told of.
     reports: RefCell<Vec<(&'static str, String)>>,
     notices: RefCell<Vec<Notice>>,
+    /// Those beyond what is kept: how many, and the most severe of their severities.
+    untold: Cell<(u64, &'static str)>,
     /// Prepared statements that have a name.
     prepared: RefCell<BTreeMap<String, PreparedInfo>>,
     /// Rows of a COPY FROM, for its INSERT.
@@ -102,9 +111,11 @@ impl SessionState {
             interrupt,
             settings: RefCell::new(settings),
             undo: RefCell::default(),
+            undo_marked: Cell::new(0),
             style_changed: Cell::new(false),
             reports: RefCell::default(),
             notices: RefCell::default(),
+            untold: Cell::new((0, LEAST_SEVERE)),
             prepared: RefCell::default(),
             copy_source: RefCell::default(),
             current: RefCell::default(),
@@ -213,7 +224,13 @@ impl SessionState {
     pub(super) fn change_setting(&self, index: usize, value: Option<&str>, local: bool) -> Result<String> {
         let mut settings = self.settings.borrow_mut();
         let text = settings.set(index, value)?;
-        self.undo.borrow_mut().push(Undo { index, text, local });
+        // One statement may change a setting for each of its rows: what it was before the first change is enough.
+        let mut undo = self.undo.borrow_mut();
+        let last = undo[self.undo_marked.get()..].iter().rfind(|change| change.index == index);
+        if last.is_none_or(|last| last.local != local) {
+            undo.push(Undo { index, text, local });
+        }
+        drop(undo);
         self.changed(&settings, index);
         Ok(settings.text(index).to_owned())
     }
@@ -224,6 +241,12 @@ impl SessionState {
         self.settings.borrow_mut().set_at_start(index, value)?;
         self.style_changed.set(true);
         Ok(())
+    }
+
+    /// Takes over the settings of another session of the same role.
+    pub(super) fn adopt(&self, settings: Settings) {
+        *self.settings.borrow_mut() = settings;
+        self.style_changed.set(true);
     }
 
     /// Names and texts of the settings that a client is told of.
@@ -247,13 +270,17 @@ impl SessionState {
         self.style_changed.set(true);
         let definition = &DEFINITIONS[index];
         if definition.reported {
-            self.reports.borrow_mut().push((definition.name, settings.text(index).to_owned()));
+            let mut reports = self.reports.borrow_mut();
+            reports.retain(|(name, _)| *name != definition.name);
+            reports.push((definition.name, settings.text(index).to_owned()));
         }
     }
 
     /// Where the transaction's changes of settings stand.
     pub(super) fn settings_mark(&self) -> usize {
-        self.undo.borrow().len()
+        let mark = self.undo.borrow().len();
+        self.undo_marked.set(mark);
+        mark
     }
 
     /// Undoes changes of settings since a mark; all of them, or, at a commit, the local ones.
@@ -261,6 +288,7 @@ impl SessionState {
         let mut undo = self.undo.borrow_mut();
         let mut settings = self.settings.borrow_mut();
         let changes: Vec<Undo> = undo.drain(mark..).collect();
+        self.undo_marked.set(self.undo_marked.get().min(mark));
         for (place, change) in changes.iter().enumerate().rev() {
             // A later SET of the same setting outlasts a SET LOCAL before it.
             let outlasted =
@@ -388,11 +416,19 @@ impl SessionState {
 
     // ---- notices ----------------------------------------------------------------------------------------------
 
-    /// Something to tell the client.
+    /// Something to tell the client at the statement's end. A statement may have one for each of its rows: the first ones are told, others counted.
     pub fn notice(&self, notice: Notice) {
-        if severity_rank(notice.severity) >= self.settings.borrow().least_severity {
-            self.notices.borrow_mut().push(notice);
+        if severity_rank(notice.severity) < self.settings.borrow().least_severity {
+            return;
         }
+        let mut notices = self.notices.borrow_mut();
+        if notices.len() < NOTICES_MOST {
+            notices.push(notice);
+            return;
+        }
+        let (count, severity) = self.untold.get();
+        let is_worse = severity_rank(notice.severity) > severity_rank(severity);
+        self.untold.set((count + 1, if is_worse { notice.severity } else { severity }));
     }
 
     /// Rows of a COPY FROM are about to come from here.
@@ -405,6 +441,14 @@ impl SessionState {
     }
 
     pub(super) fn take_notices(&self) -> Vec<Notice> {
-        self.notices.take()
+        let mut notices = self.notices.take();
+        let (count, severity) = self.untold.replace((0, LEAST_SEVERE));
+        if count > 0 {
+            let state =
+                if severity == "WARNING" { SqlState::WARNING } else { SqlState::SUCCESSFUL_COMPLETION };
+            let message = format!("there were {count} more messages, which are not shown");
+            notices.push(Notice { severity, error: Error::new(state, message) });
+        }
+        notices
     }
 }

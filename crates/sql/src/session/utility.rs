@@ -581,15 +581,9 @@ impl Session {
     // ---- definitions and upkeep -------------------------------------------------------------------------------
 
     fn define(&mut self, parsed: &Parsed) -> Result<CommandTag> {
-        self.ensure_transaction()?;
+        self.refuse_in_read_only(|| "cannot change definitions in a read-only transaction".to_owned())?;
         let shared = Arc::clone(&self.database.0);
         let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
-        if open.read_only {
-            return Err(Error::new(
-                SqlState::READ_ONLY_SQL_TRANSACTION,
-                "cannot change definitions in a read-only transaction",
-            ));
-        }
         open.used = true;
         open.define(&shared, &self.state, &self.interrupt, parsed)
     }

@@ -53,7 +53,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
     let limit = format_size(context.session.engine.budget().limit());
     let queues = context.session.engine.disk().queue_backend();
     let opened = [
-        ("io", format!("{:?}", mode.requested).to_lowercase(), mode.effective.name(), mode.reason.as_str()),
+        ("io", mode.requested.name().to_owned(), mode.effective.name(), mode.reason.as_str()),
         ("page_size", page_size.clone(), &page_size, "chosen when the database was created"),
         ("memory", limit.clone(), &limit, "of all databases of the process"),
     ];

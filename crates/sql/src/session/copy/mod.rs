@@ -18,22 +18,26 @@ use crate::functions::{Call, TableFunction};
 use crate::physical::{Expr, Node, Plan, PlanColumn};
 use crate::threads::start_thread;
 use crate::types::text::{self, TextStyle};
-use crate::types::{Modifier, Type, Value};
+use crate::types::{Modifier, Type, Value, cast};
 use crate::{Error, Result, SqlState};
 pub(crate) use format::{CopyOptions, Fields, Header, Reader};
+use gannet_base::clock;
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, WorkMemory};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 /// Batches of rows on their way between the two threads.
 const BATCHES: usize = 4;
 /// Longest piece of data in an error, in characters.
 const SHOWN_DATA: usize = 100;
-/// Bytes of text of a batch, at most (and one row).
+/// Bytes of a batch, at most (and one row).
 const BATCH_BYTES: usize = 256 << 10;
+/// How often it is looked whether batches under way have given back memory.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Runs a COPY statement.
 pub(super) fn run(session: &mut Session, copy: &Copy, client: &mut dyn Client) -> Result<CommandTag> {
@@ -269,7 +273,9 @@ pub(super) type Batch = Result<Taken>;
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     rows: std::vec::IntoIter<Vec<Value>>,
-    _memory: Option<WorkMemory>,
+    _charge: Charge,
+    /// One of those under way.
+    _under_way: Option<Arc<()>>,
 }
 
 /// Where the rows of a COPY FROM come from, within its INSERT.
@@ -300,6 +306,8 @@ impl RowSource for Source {
                 return Ok(true);
             }
             context.check()?;
+            // Whoever makes the next one may wait for its memory.
+            self.batch = Taken::default();
             // For the client: nobody else is to wait for that.
             context.session.turn.set_idle(true);
             let batch = self.batches.recv();
@@ -318,6 +326,8 @@ struct Target {
     name: String,
     ty: Type,
     modifier: Modifier,
+    /// Its values may take many times the bytes of their text.
+    outgrows: bool,
 }
 
 fn copy_in(
@@ -350,9 +360,11 @@ fn copy_in(
         fields: Fields::default(),
         lines: VecDeque::new(),
         rows: 0,
+        under_way: Arc::new(()),
     };
     let engine = session.state.engine.clone();
-    let mut memory = LineMemory { engine, interrupt: session.interrupt.clone(), held: None, buffer: 0 };
+    let mut memory =
+        LineMemory { engine, interrupt: session.interrupt.clone(), charge: Charge::default(), buffer: 0 };
     let done = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
         let insert = move || {
@@ -391,6 +403,7 @@ fn targets(table: &Table, columns: &[String]) -> Result<Vec<Target>> {
         name: column.name.clone(),
         ty: column.ty,
         modifier: column.modifier,
+        outgrows: cast::outgrows_text(column.ty, column.modifier),
     };
     if columns.is_empty() {
         return Ok(table.columns.iter().map(target).collect());
@@ -489,8 +502,10 @@ fn take_from_row(expr: &mut Expr) -> bool {
     }
 }
 
+/// Batches that there are at a time, with one in the hands of each half.
+const UNDER_WAY_MOST: usize = BATCHES + 2;
 /// More rows than can be read and not yet inserted.
-const LINES_MOST: usize = (BATCHES + 3) * BATCH_ROWS;
+const LINES_MOST: usize = (UNDER_WAY_MOST + 1) * BATCH_ROWS;
 
 /// The half of COPY FROM that reads.
 struct Reading<'a> {
@@ -505,13 +520,33 @@ struct Reading<'a> {
     rows: u64,
     /// Rows that do not end one line behind the row before, by their numbers from 0, and the lines they end on; the last ones.
     lines: VecDeque<(u64, u64)>,
+    /// Each batch on its way to the other half has it, too.
+    under_way: Arc<()>,
+}
+
+/// What is charged of memory that is only now and then more than some bytes.
+#[derive(Debug, Default)]
+struct Charge(Option<WorkMemory>);
+
+impl Charge {
+    /// Sees to it that so many bytes in all are charged, where they are many.
+    fn hold(&mut self, engine: &Engine, bytes: usize) -> gannet_store::Result<()> {
+        let held = self.0.as_ref().map_or(0, WorkMemory::bytes);
+        if bytes <= BATCH_BYTES || bytes as u64 <= held {
+            return Ok(());
+        }
+        match &mut self.0 {
+            Some(memory) => memory.grow(bytes as u64 - held),
+            none => engine.memory(Purpose::Work, bytes as u64).map(|memory| *none = Some(memory)),
+        }
+    }
 }
 
 /// What the reader's buffer and the fields are charged as, once there was a long line: they keep their size.
 struct LineMemory {
     engine: Engine,
     interrupt: Interrupt,
-    held: Option<WorkMemory>,
+    charge: Charge,
     /// Bytes of the buffer.
     buffer: usize,
 }
@@ -538,31 +573,58 @@ impl Reading<'_> {
         client: &mut dyn Client,
         memory: &mut LineMemory,
     ) -> Result<()> {
-        let engine = memory.engine.clone();
         if self.header != Header::No {
             self.read(client, memory)?;
             self.check_header()?;
         }
         loop {
             let mut batch = Vec::with_capacity(BATCH_ROWS);
-            let mut bytes = 0;
+            let (mut bytes, mut charge) = (0, Charge::default());
             while batch.len() < BATCH_ROWS && bytes < BATCH_BYTES {
                 if !self.read(client, memory)? {
                     break;
                 }
-                bytes += self.fields.bytes();
+                bytes += self.bytes_of_row();
+                self.charge(&mut charge, bytes, memory).map_err(|error| error.context(self.line()))?;
                 batch.push(self.row()?);
                 self.note_line();
             }
             if batch.is_empty() {
                 return Ok(());
             }
-            let memory = || engine.memory(Purpose::Work, bytes as u64);
-            let _memory = (bytes > BATCH_BYTES).then(memory).transpose()?;
-            if sender.send(Ok(Taken { rows: batch.into_iter(), _memory })).is_err() {
+            let _under_way = Some(Arc::clone(&self.under_way));
+            if sender.send(Ok(Taken { rows: batch.into_iter(), _charge: charge, _under_way })).is_err() {
                 // The other half has failed, and says why. What the client still sends is passed over.
                 return Ok(());
             }
+        }
+    }
+
+    /// Bytes that the values of the fields take, about.
+    fn bytes_of_row(&self) -> usize {
+        let of = |(index, target): (usize, &Target)| match self.fields.get(index) {
+            Ok(Some(field)) if target.outgrows => cast::text_bytes(field, target.ty, target.modifier),
+            // What is no text is an error of its own.
+            _ => 0,
+        };
+        let outgrown: usize = self.targets.iter().enumerate().take(self.fields.len()).map(of).sum();
+        self.fields.bytes() + self.targets.len() * size_of::<Value>() + outgrown
+    }
+
+    /// Charges so many bytes in all to the batch that is made, before they are taken. A row that fits alone does not fail because of those
+    /// before it: these are waited for where they leave no memory, or where several such batches would leave none to insert them.
+    fn charge(&self, charge: &mut Charge, bytes: usize, memory: &LineMemory) -> Result<()> {
+        let is_much = bytes as u64 > memory.engine.budget().limit() / (2 * UNDER_WAY_MOST as u64);
+        loop {
+            let are_others = Arc::strong_count(&self.under_way) > 1;
+            if !(is_much && are_others) {
+                match charge.hold(&memory.engine, bytes) {
+                    Err(gannet_store::Error::Memory(_)) if are_others => {}
+                    charged => return Ok(charged?),
+                }
+            }
+            memory.interrupt.check()?;
+            clock::sleep(LOOK_EVERY);
         }
     }
 
@@ -691,16 +753,7 @@ impl LineMemory {
 
     /// Sees to it that the buffer and fields of so many bytes are charged, where they are many.
     fn hold(&mut self, fields: usize) -> Result<()> {
-        let bytes = self.buffer + fields;
-        let held = self.held.as_ref().map_or(0, WorkMemory::bytes);
-        if bytes <= BATCH_BYTES || bytes as u64 <= held {
-            return Ok(());
-        }
-        match &mut self.held {
-            Some(memory) => memory.grow(bytes as u64 - held)?,
-            none => *none = Some(self.engine.memory(Purpose::Work, bytes as u64)?),
-        }
-        Ok(())
+        Ok(self.charge.hold(&self.engine, self.buffer + fields)?)
     }
 }
 
@@ -709,5 +762,73 @@ fn shown(data: &str) -> std::borrow::Cow<'_, str> {
     match data.char_indices().nth(SHOWN_DATA) {
         Some((end, _)) => format!("{}...", &data[..end]).into(),
         None => data.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Rows;
+    use super::*;
+    use gannet_store::EngineOptions;
+
+    /// Sends this data to columns of these types; gives, for each batch, its rows, the bytes that its values take, and what it is charged as.
+    fn batches(columns: &[(Type, Modifier)], data: &str) -> Vec<(usize, usize, u64)> {
+        let engine = Engine::new(&EngineOptions { memory: 32 << 20, temp_folder: None }).unwrap();
+        let target = |&(ty, modifier): &(Type, Modifier)| Target {
+            name: "a".to_owned(),
+            ty,
+            modifier,
+            outgrows: cast::outgrows_text(ty, modifier),
+        };
+        let targets: Vec<Target> = columns.iter().map(target).collect();
+        let style = TextStyle::default();
+        let mut reading = Reading {
+            reader: Reader::new(CopyOptions::new(false)),
+            table: "t",
+            targets: &targets,
+            style: &style,
+            header: Header::No,
+            null: "\\N",
+            fields: Fields::default(),
+            rows: 0,
+            lines: VecDeque::new(),
+            under_way: Arc::new(()),
+        };
+        let mut client = Rows::default();
+        client.input = data.as_bytes().to_vec();
+        let interrupt = Interrupt::default();
+        let mut memory = LineMemory { engine, interrupt, charge: Charge::default(), buffer: 0 };
+        let (sender, receiver) = sync_channel(BATCHES);
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| reading.run(sender, &mut client, &mut memory));
+            let mut batches = Vec::new();
+            for batch in &receiver {
+                let Taken { rows, _charge: charge, .. } = &batch.unwrap();
+                let heap = |row: &Vec<Value>| row.iter().map(Value::heap_bytes).sum::<usize>();
+                let bytes = rows.as_slice().iter().map(heap).sum::<usize>();
+                batches.push((rows.len(), bytes, charge.0.as_ref().map_or(0, WorkMemory::bytes)));
+            }
+            read.join().unwrap().unwrap();
+            batches
+        })
+    }
+
+    #[test]
+    fn values_longer_than_their_text_make_short_batches_that_are_charged() {
+        // Each row is several MiB: there is no memory for two of them and what is behind.
+        let long = batches(&[(Type::Bpchar, 4 + (10 << 20))], &"x\n".repeat(9));
+        assert_eq!(long.iter().map(|batch| batch.0).collect::<Vec<_>>(), [1; 9]);
+        let ints = format!("{{{}}}\n", ["1"; 20_000].join(","));
+        let arrays = batches(&[(Type::Int4Array, -1)], &ints.repeat(30));
+        let numbers =
+            batches(&[(Type::Numeric, -1); 8], &format!("{}\n", ["1e131071"; 8].join("\t")).repeat(2));
+        for (rows, bytes, charged) in long.into_iter().chain(arrays).chain(numbers) {
+            let known = (BATCH_BYTES as u64).max(charged);
+            assert!(bytes as u64 <= known && rows < BATCH_ROWS, "{rows}: {bytes} of {charged}");
+        }
+        // Short rows come as many as ever.
+        let short = batches(&[(Type::Int4, -1), (Type::Text, -1)], &"1\tone\n".repeat(600));
+        assert_eq!(short.iter().map(|batch| batch.0).collect::<Vec<_>>(), [256, 256, 88]);
+        assert!(short.iter().all(|batch| batch.2 == 0));
     }
 }

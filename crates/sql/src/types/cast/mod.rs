@@ -1,11 +1,19 @@
 //! Which type converts to which, when, and how.
 
 use super::datetime;
+use super::numeric::{MAX_DIGITS, MAX_SCALE};
 use super::text::{self, TextStyle};
 use super::{Array, Modifier, Numeric, Type, Value, unpadded};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
+use memchr::memchr2_iter;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Bytes in front of the elements of an array's binary form, where it has any.
+const ARRAY_HEAD: usize = 20;
+/// Where their number stands there.
+const ARRAY_COUNT: Range<usize> = 12..16;
 
 /// When a conversion is applied without being asked for: `pg_cast.castcontext`. Ordered: what is implicit is also allowed for assignment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -169,23 +177,90 @@ fn to_string(value: &Value, from: Type, to: Type, style: &TextStyle) -> Result<V
 
 /// Bytes of memory that a conversion to `to` takes anew, about and from above; 0 where the value stays in its own.
 pub fn fresh_bytes(value: &Value, to: Type, modifier: Modifier) -> usize {
-    let blanks = |ty: Type| if ty == Type::Bpchar { (modifier - 4).max(0) as usize } else { 0 };
     match (value, to.element()) {
-        (Value::Text(text) | Value::Padded(text), Some(element)) => {
-            let values = text.bytes().filter(|byte| *byte == b',').count() + 1;
-            text.len() + values.saturating_mul(size_of::<Value>() + blanks(element))
-        }
+        (Value::Text(text) | Value::Padded(text), Some(_)) => text_bytes(text, to, modifier),
         (Value::Array(array), Some(element)) => {
-            value.heap_bytes() + array.values.len().saturating_mul(blanks(element))
+            value.heap_bytes() + array.values.len().saturating_mul(blanks(element, modifier))
         }
-        (Value::Text(_), None) if to.is_string() && blanks(to) == 0 => 0,
+        (Value::Text(_), None) if to.is_string() && blanks(to, modifier) == 0 => 0,
         (Value::Text(text) | Value::Padded(text), None) if to.is_string() || to == Type::Bytea => {
-            text.len().max(blanks(to))
+            text_bytes(text, to, modifier)
         }
         // Each byte may become two.
         (Value::Bytes(_) | Value::Array(_) | Value::Record(_), None) => value.heap_bytes().saturating_mul(2),
-        _ => blanks(to),
+        _ => blanks(to, modifier),
     }
+}
+
+/// Bytes that a value of `to` takes which is read from text, about and from above.
+pub fn text_bytes(text: &str, to: Type, modifier: Modifier) -> usize {
+    let Some(element) = to.element() else {
+        let digits = if to == Type::Numeric { exponent_bytes(text) } else { 0 };
+        return text.len().max(blanks(to, modifier)) + digits;
+    };
+    let separates = |byte: &u8| match to {
+        Type::Int2Vector | Type::OidVector => byte.is_ascii_whitespace(),
+        _ => *byte == b',',
+    };
+    let values = text.as_bytes().iter().filter(|byte| separates(byte)).count() + 1;
+    let digits = if element == Type::Numeric { exponent_bytes(text) } else { 0 };
+    text.len() + values.saturating_mul(size_of::<Value>() + blanks(element, modifier)) + digits
+}
+
+/// Bytes that a value of `to` takes which is read from its binary form, about and from above.
+pub fn binary_bytes(bytes: &[u8], to: Type) -> usize {
+    // An array's elements stand behind what is said of all of them, each behind its length.
+    let elements = || bytes.get(ARRAY_HEAD..).unwrap_or_default();
+    let digits = match (to, to.element()) {
+        (Type::Numeric, _) => weight_bytes(bytes),
+        (_, Some(Type::Numeric)) => {
+            let mut rest = elements();
+            let mut sum = 0;
+            while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+                // NULL has no bytes, and -1 for their number.
+                let len = usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0);
+                let Some((number, behind)) = behind.split_at_checked(len) else { break };
+                sum += weight_bytes(number);
+                rest = behind;
+            }
+            sum
+        }
+        _ => 0,
+    };
+    // Each has four bytes at least, whatever their number is said to be.
+    let count = bytes.get(ARRAY_COUNT).and_then(|count| count.try_into().ok()).map_or(0, u32::from_be_bytes);
+    let values = if to.element().is_some() { (count as usize).min(elements().len() / 4) } else { 0 };
+    bytes.len() + values * size_of::<Value>() + digits
+}
+
+/// Whether a value of this type may take many times the bytes of the text that it is read from.
+pub fn outgrows_text(to: Type, modifier: Modifier) -> bool {
+    to.element().is_some() || to == Type::Numeric || blanks(to, modifier) > size_of::<Value>()
+}
+
+/// Bytes up to which a value is filled with blanks.
+fn blanks(ty: Type, modifier: Modifier) -> usize {
+    if ty == Type::Bpchar { (modifier - 4).max(0) as usize } else { 0 }
+}
+
+/// Bytes of the digits of a number's binary form that are not there: zeros before and behind the point.
+fn weight_bytes(number: &[u8]) -> usize {
+    let &[_, _, weight, of_weight, _, _, scale, of_scale, ..] = number else { return 0 };
+    let weight = usize::try_from(i16::from_be_bytes([weight, of_weight])).unwrap_or(0);
+    // A digit takes less than half a byte; of those before the point four are counted as one.
+    2 * weight + usize::from(u16::from_be_bytes([scale, of_scale])) / 2
+}
+
+/// Bytes of the digits that stand for exponents, in the text of one number or of several: `1e100000` has a hundred thousand.
+fn exponent_bytes(text: &str) -> usize {
+    let most = MAX_DIGITS as usize + usize::from(MAX_SCALE);
+    let of = |at: usize| {
+        let behind = text[at + 1..].trim_start_matches(['+', '-']).trim_start_matches('0');
+        let length = behind.bytes().take(6).take_while(u8::is_ascii_digit).count();
+        // A digit takes less than half a byte.
+        10_usize.pow(length as u32).min(most) / 2
+    };
+    memchr2_iter(b'e', b'E', text.as_bytes()).map(of).sum()
 }
 
 /// Between the types whose values are whole numbers.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::types::binary;
 use crate::types::datetime::Zone;
 use crate::types::text::type_named;
 
@@ -97,4 +98,37 @@ fn casts_apply_where_those_of_postgresql_do() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn what_a_value_takes_is_known_before_it_is_read() {
+    let style = style();
+    let numbers = format!("{{{}}}", ["1e131071"; 3].join(","));
+    let ints = format!("{{{}}}", ["1"; 5000].join(","));
+    for (text, ty, modifier) in [
+        ("x", Type::Bpchar, 4 + 100_000),
+        ("{x,y,NULL}", Type::BpcharArray, 4 + 100_000),
+        (&*ints, Type::Int4Array, -1),
+        (&*ints, Type::TextArray, -1),
+        (&*"1 ".repeat(5000), Type::OidVector, -1),
+        ("1e131071", Type::Numeric, -1),
+        ("-1E+0131071", Type::Numeric, -1),
+        (&*numbers, Type::NumericArray, -1),
+    ] {
+        assert!(outgrows_text(ty, modifier), "{}", ty.name());
+        let value = text::read(text, ty, modifier, &style).unwrap();
+        let (expected, found) = (text_bytes(text, ty, modifier), value.heap_bytes());
+        // From above, but not by much; a vector may have grown by doubling.
+        assert!(found <= 2 * expected && expected <= 2 * found, "{text:.20}: {expected}, {found}");
+        assert_eq!(fresh_bytes(&Value::text(text), ty, modifier) == 0, ty == Type::Numeric);
+        let mut binary = Vec::new();
+        binary::write(&value, ty, &mut binary);
+        let expected = binary_bytes(&binary, ty);
+        assert!(found <= 2 * expected, "{text:.20} in binary: {expected}, {found}");
+    }
+    for (text, most) in [("12.5", 4), ("1.5e10", 6 + 50), ("{1.5e3,2.5e-3}", 14 + 2 * 5 + 64)] {
+        let ty = if text.starts_with('{') { Type::NumericArray } else { Type::Numeric };
+        assert!(text_bytes(text, ty, -1) <= most, "{text}");
+    }
+    assert!(!outgrows_text(Type::Text, -1) && !outgrows_text(Type::Bpchar, 4 + 10));
 }
