@@ -10,11 +10,14 @@ mod scan;
 mod squeeze;
 mod tune;
 
+use crate::chart::number;
 use crate::confine::{OURSELVES, Step};
-use crate::document::Document;
+use crate::document::{Document, Part};
 use crate::record::{Order, Record, Size};
 use crate::rivals::{self, Program};
+use crate::sides::Side;
 use crate::throttle::AS_IS;
+use gannet_base::units::format_size;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -82,6 +85,8 @@ pub struct Rival {
     pub is_there: fn() -> bool,
     /// How to get it.
     pub how: &'static str,
+    /// Which version there is; `None` where what it prints when it is measured says that.
+    pub version: fn() -> Option<String>,
 }
 
 /// SQLite, which is linked in.
@@ -89,6 +94,7 @@ const SQLITE: Rival = Rival {
     name: "sqlite",
     is_there: || cfg!(feature = "rivals"),
     how: "cargo build --release -p gannet-lab --features rivals",
+    version: || Some(Side::Sqlite.title()),
 };
 
 /// PostgreSQL's server, which is started where it is installed.
@@ -96,6 +102,7 @@ const POSTGRESQL: Rival = Rival {
     name: "postgresql",
     is_there: || crate::servers::postgres().is_some(),
     how: "apt-get install postgresql-15",
+    version: crate::servers::postgres_version,
 };
 
 /// Firebird's server, which is started where it is installed.
@@ -103,6 +110,7 @@ const FIREBIRD: Rival = Rival {
     name: "firebird",
     is_there: || cfg!(feature = "rivals") && crate::firebird::server::installation().is_some(),
     how: "apt-get install firebird3.0-server, and a lab with the feature rivals",
+    version: || Some(Side::Firebird.title()),
 };
 
 /// Berkeley DB, whose program is built where its header is.
@@ -110,6 +118,7 @@ const BERKELEY_DB: Rival = Rival {
     name: rivals::BERKELEY_DB.name,
     is_there: || rivals::BERKELEY_DB.can_be_built(),
     how: rivals::BERKELEY_DB.how,
+    version: || None,
 };
 
 /// The folder that a rival's program is built in.

@@ -56,6 +56,7 @@ fn run(folder: &std::path::Path, rivals: &[&str], steps: Vec<(String, Value)>) -
             output,
             group: Value::Null,
             skipped: None,
+            under: None,
         })
         .unwrap();
     }

@@ -15,6 +15,7 @@ fn ended(id: &str, output: Value) -> Ended {
         output: vec![output],
         group: Value::Null,
         skipped: None,
+        under: None,
     }
 }
 

@@ -293,6 +293,7 @@ mod tests {
                 output: vec![measured(rate, violations)],
                 group: Value::Null,
                 skipped: None,
+                under: None,
             };
             run.add(ended).unwrap();
         }

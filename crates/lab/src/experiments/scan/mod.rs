@@ -467,8 +467,16 @@ mod tests {
             };
             let (id, command) = (step.id, step.command);
             let output = vec![output];
-            let ended =
-                Ended { id, command, began_unix: 1, seconds: 1.0, output, group: Value::Null, skipped: None };
+            let ended = Ended {
+                id,
+                command,
+                began_unix: 1,
+                seconds: 1.0,
+                output,
+                group: Value::Null,
+                skipped: None,
+                under: None,
+            };
             run.add(ended).unwrap();
         }
         run

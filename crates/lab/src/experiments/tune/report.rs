@@ -351,13 +351,22 @@ mod tests {
         for step in Tune.steps(&run.order, Path::new("data")) {
             let output = match step.id.as_str() {
                 TUNER => json!({ "measured": tuned }),
-                id if id.starts_with("load") => json!({}),
+                id if id.starts_with("load") || id.starts_with("calibration") => json!({}),
                 _ => measured(&step.command),
             };
             let (id, command) = (step.id, step.command);
             let (group, skipped) = (Value::Null, None);
-            run.add(Ended { id, command, began_unix: 0, seconds: 1.0, output: vec![output], group, skipped })
-                .unwrap();
+            run.add(Ended {
+                id,
+                command,
+                began_unix: 0,
+                seconds: 1.0,
+                output: vec![output],
+                group,
+                skipped,
+                under: None,
+            })
+            .unwrap();
         }
         let document = report(&run);
         let text = texts(&document);
