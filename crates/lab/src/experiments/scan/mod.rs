@@ -510,6 +510,26 @@ mod tests {
     }
 
     #[test]
+    fn patterns_are_drawn_beside_what_the_device_alone_reads_in_sequence() {
+        use crate::chart::Kind;
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = run(&folder.path().join("run"));
+        for ended in run.ended.iter_mut().filter(|ended| ended.id.starts_with("device, sequential")) {
+            ended.output = vec![json!({ "bytes_per_second": 2e8, "threads": 4 })];
+        }
+        let document = Scan.report(&run);
+        let limit = |id: &str| {
+            let figure = document.figures().find(|figure| figure.id == id).unwrap();
+            let Kind::Bars { limit, .. } = &figure.kind else { panic!("{figure:?}") };
+            limit.clone().map(|(_, values)| values)
+        };
+        // Rows have 200 bytes; in the order of an index they are not read in sequence.
+        let values = limit("patterns-twice").unwrap();
+        assert!(values.contains(&Some(1e6)) && values.contains(&None), "{values:?}");
+        assert_eq!(limit("patterns-fits"), None);
+    }
+
+    #[test]
     fn a_report_says_what_was_projected_and_who_was_not_held_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let run = run(&folder.path().join("run"));
