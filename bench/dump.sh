@@ -39,7 +39,7 @@ timed() { # timed WHAT COMMAND...: seconds, kept as a raw result too
     begun=$(now)
     "$@" >"$SOCKETS/out" 2>&1 || { say "$what failed: $(tail -3 "$SOCKETS/out")"; exit 1; }
     seconds=$(since "$begun")
-    echo "{\"what\": \"$what\", \"seconds\": $seconds, \"rows\": $((4 * TABLE_ROWS)), \"commit\": \"$GANNET_COMMIT\"}" | keep dump >/dev/null
+    echo "{\"what\": \"$what\", \"seconds\": $seconds, \"rows\": $((4 * TABLE_ROWS)), \"commit\": \"$COMMIT\"}" | keep dump >/dev/null
     echo "$seconds"
 }
 

@@ -30,8 +30,8 @@ else
     MEMORY=200 UPDATE_MEMORY=512 FILL_MEMORY=6144
 fi
 RUN=$(date +%Y%m%d-%H%M%S)
-export GANNET_COMMIT
-GANNET_COMMIT=$(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo unknown)
+# Of what is built here; the laboratory's own measurements say of which commit it was built.
+COMMIT=$(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo unknown)
 
 say() { echo "$*" >&2; }
 

@@ -82,7 +82,7 @@ faults() { # what the neighbour has had since it was asked last: faults and roun
     echo "$said"
 }
 serve() { # serve MODE
-    (echo "$BASHPID" >"$TOGETHER/cgroup.procs" && exec env -u GANNET_COMMIT "$GANNET" serve "$FILE" --memory "$((TOTAL / 4))MiB" --io "$1" \
+    (echo "$BASHPID" >"$TOGETHER/cgroup.procs" && exec "$GANNET" serve "$FILE" --memory "$((TOTAL / 4))MiB" --io "$1" \
         --listen none --socket "$SOCKETS" --port 5433) >"$SOCKETS/gannet.log" 2>&1 &
     gannet_pid=$!
     ready "$SOCKETS/.s.PGSQL.5433" "$SOCKETS/gannet.log"

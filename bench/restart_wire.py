@@ -46,7 +46,6 @@ class Gannet:
 
     def start(self):
         environment = dict(os.environ, GANNET_WAL_LIMIT=f"{2 * self.arguments.log}MiB")
-        environment.pop("GANNET_COMMIT", None)
         command = [self.arguments.program, "serve", str(self.folder / "pgbench.gnt"), "--memory", f"{self.arguments.memory}MiB"]
         command += ["--listen", "none", "--socket", str(self.sockets), "--port", "5433"]
         return spawn(command, self.folder / "server.log", environment)

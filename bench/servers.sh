@@ -73,7 +73,7 @@ peak() {
 start_gannet() {
     local file=$1 budget=$2 limit=$3
     shift 3
-    (enter gannet "$limit" && exec env -u GANNET_COMMIT "$GANNET" serve "$file" --memory "${budget}MiB" --listen none --socket "$SOCKETS" --port 5433 "$@") \
+    (enter gannet "$limit" && exec "$GANNET" serve "$file" --memory "${budget}MiB" --listen none --socket "$SOCKETS" --port 5433 "$@") \
         >"$SOCKETS/gannet.log" 2>&1 &
     gannet_pid=$!
     ready "$SOCKETS/.s.PGSQL.5433" "$SOCKETS/gannet.log"
@@ -174,7 +174,7 @@ trap 'exit 130' INT TERM
 
 # cached FILE...: MiB of files that the OS holds in its cache.
 # Alarms, by which a doctor ends with another status, are none of ours.
-cached() { (env -u GANNET_COMMIT "$GANNET" doctor "$1" --time 0s --json || true) | python3 -c '
+cached() { ("$GANNET" doctor "$1" --time 0s --json || true) | python3 -c '
 import json, sys
 def find(value):
     if isinstance(value, dict):

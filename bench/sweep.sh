@@ -31,7 +31,7 @@ garbage() { # garbage ROWS: a copy with garbage that nobody has swept, at rest
     rm -rf "$file-wal" "$file-socket" "$pipe"
     mkfifo "$pipe"
     # To it every variable GANNET_... is a setting.
-    env -u GANNET_COMMIT "$GANNET" serve "$file" --listen none --memory "${FILL_MEMORY}MiB" 2>/dev/null &
+    "$GANNET" serve "$file" --listen none --memory "${FILL_MEMORY}MiB" 2>/dev/null &
     server=$!
     until compgen -G "$file-socket/.s.PGSQL.*" >/dev/null; do sleep 0.1; done
     # A session that holds the garbage back until the server is gone, so that it sweeps nothing of it.

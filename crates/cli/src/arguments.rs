@@ -9,11 +9,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// With the commit that it was built from: see `build.rs`.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("GANNET_BUILD"), ")");
 const UNITS: &str = "Sizes are bytes with units (512MiB), durations human (10s).";
 
 /// A database for data larger than memory.
 #[derive(Parser, Debug)]
-#[command(name = "gannet", version, after_help = UNITS, disable_help_subcommand = true)]
+#[command(name = "gannet", version = VERSION, after_help = UNITS, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -259,8 +259,7 @@ static void *live_worker(void *argument) {
             uint64_t row = below(&state, args.rows);
             change(row, row, call, value);
         }
-        buckets[bucket_of(now_ns() - start)]++;
-        operations++;
+        record(now_ns() - start);
     }
     free(value);
     return NULL;
@@ -304,8 +303,9 @@ static void work(int dies) {
     printf("{\"event\":\"end\",\"log_bytes\":%llu,\"redo_seconds\":%.6f,\"restart\":null,\"samples\":[", (unsigned long long)bytes,
            opened);
     for (size_t i = 0; i < count; i++) printf("%s[%.6f,%llu]", i ? "," : "", at[i], (unsigned long long)done[i]);
-    printf("],\"latency_us\":{\"p50\":%.1f,\"p95\":%.1f,\"p99\":%.1f,\"p999\":%.1f},\"told\":", quantile_us(0.5),
-           quantile_us(0.95), quantile_us(0.99), quantile_us(0.999));
+    printf("],\"latency_us\":");
+    print_latency();
+    printf(",\"told\":");
     print_told();
     printf("}\n");
     fflush(stdout);

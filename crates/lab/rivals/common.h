@@ -98,28 +98,61 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* Sixteen steps per power of two, interpolated by nothing: percentiles are within 6 %. */
-#define BUCKETS 1024
+/* The buckets of crates/lab/src/histogram.rs, 64 for every power of two: what is rounded is rounded alike for everybody. */
+#define STEP_BITS 6
+#define STEPS (1u << STEP_BITS)
+#define BUCKETS (STEPS * 40)
 static atomic_ullong buckets[BUCKETS];
-static atomic_ullong operations;
+static atomic_ullong operations, sum_ns, max_ns;
 static atomic_int phase; /* 0 warming up, 1 measuring, 2 ended */
 
 static unsigned bucket_of(uint64_t ns) {
-    if (ns < 16) return (unsigned)ns;
+    if (ns < STEPS) return (unsigned)ns;
     unsigned power = 63 - (unsigned)__builtin_clzll(ns);
-    return (power - 3) * 16 + (unsigned)((ns >> (power - 4)) & 15);
+    unsigned bucket = (power - STEP_BITS + 1) * STEPS + (unsigned)((ns >> (power - STEP_BITS)) - STEPS);
+    return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
-static double bucket_us(unsigned bucket) {
-    if (bucket < 16) return bucket / 1000.0;
-    return (double)((((uint64_t)(bucket % 16) + 17) << (bucket / 16 - 1)) - 1) / 1000.0;
+/* The largest duration that a bucket holds. */
+static uint64_t upper_ns(unsigned bucket) {
+    if (bucket < STEPS) return bucket;
+    return (((uint64_t)(bucket % STEPS) + STEPS + 1) << (bucket / STEPS - 1)) - 1;
+}
+
+/* Adds an operation that took so long. */
+static void record(uint64_t ns) {
+    buckets[bucket_of(ns)]++;
+    sum_ns += ns;
+    unsigned long long longest = max_ns;
+    while (ns > longest && !atomic_compare_exchange_weak(&max_ns, &longest, ns)) continue;
+    operations++;
 }
 
 static double quantile_us(double share) {
-    uint64_t wanted = (uint64_t)((double)operations * share), seen = 0;
+    uint64_t count = 0, seen = 0;
+    for (unsigned i = 0; i < BUCKETS; i++) count += buckets[i];
+    double exact = (double)count * share;
+    uint64_t wanted = (uint64_t)exact;
+    if ((double)wanted < exact || !wanted) wanted++;
     for (unsigned i = 0; i < BUCKETS; i++)
-        if ((seen += buckets[i]) > wanted) return bucket_us(i);
+        if ((seen += buckets[i]) >= wanted) return (double)(upper_ns(i) < max_ns ? upper_ns(i) : max_ns) / 1000.0;
     return 0;
+}
+
+/* Percentiles, mean and all buckets as [upper bound in microseconds, operations]; all that has been recorded is there once nobody records any more. */
+static void print_latency(void) {
+    uint64_t count = 0;
+    for (unsigned i = 0; i < BUCKETS; i++) count += buckets[i];
+    printf("{\"count\":%llu,\"mean\":%.3f,\"p50\":%.3f,\"p95\":%.3f,\"p99\":%.3f,\"p999\":%.3f,\"max\":%.3f,\"buckets\":[",
+           (unsigned long long)count, count ? (double)sum_ns / (double)count / 1000.0 : 0.0, quantile_us(0.5), quantile_us(0.95),
+           quantile_us(0.99), quantile_us(0.999), (double)max_ns / 1000.0);
+    const char *between = "";
+    for (unsigned i = 0; i < BUCKETS; i++)
+        if (buckets[i]) {
+            printf("%s[%.3f,%llu]", between, (double)upper_ns(i) / 1000.0, (unsigned long long)buckets[i]);
+            between = ",";
+        }
+    printf("]}");
 }
 
 /* A thread's view of the store. */
@@ -145,10 +178,7 @@ static void *worker(void *argument) {
         if (looks) get(session, below(&state, args.rows), value);
         else if (batches) multi_get(session, numbers, args.batch, value);
         else update(session, below(&state, args.rows), calls, value);
-        if (measuring) {
-            buckets[bucket_of(now_ns() - start)]++;
-            operations++;
-        }
+        if (measuring) record(now_ns() - start);
     }
     free(numbers);
     free(value);
@@ -192,11 +222,12 @@ static void run(const char *driver, const char *settings) {
     for (uint64_t i = 0; i < args.threads; i++) pthread_join(threads[i], NULL);
     printf("{\"workload\":\"%s\",\"driver\":\"%s\",\"settings\":%s,\"rows\":%llu,\"value_bytes\":%llu,"
            "\"plan\":{\"threads\":%llu,\"seconds\":%llu},\"measured\":{\"operations\":%llu,\"seconds\":%.3f,"
-           "\"per_second_mean\":%.1f,\"latency_us\":{\"p50\":%.1f,\"p95\":%.1f,\"p99\":%.1f,\"p999\":%.1f},"
-           "\"device\":{\"read_bytes\":%llu,\"read_bytes_per_second\":%.1f},\"interval_seconds\":1.0,\"per_interval\":[",
+           "\"per_second_mean\":%.1f,\"latency_us\":",
            args.workload, driver, settings, (unsigned long long)args.rows, (unsigned long long)args.value_size,
            (unsigned long long)args.threads, (unsigned long long)args.seconds, (unsigned long long)done, seconds,
-           (double)done / seconds, quantile_us(0.5), quantile_us(0.95), quantile_us(0.99), quantile_us(0.999),
+           (double)done / seconds);
+    print_latency();
+    printf(",\"device\":{\"read_bytes\":%llu,\"read_bytes_per_second\":%.1f},\"interval_seconds\":1.0,\"per_interval\":[",
            (unsigned long long)read_bytes, (double)read_bytes / seconds);
     for (uint64_t i = 0; i < args.seconds; i++) printf("%s%llu", i ? "," : "", (unsigned long long)per_second[i]);
     printf("]},\"memory\":{\"peak_resident_bytes\":%llu}}\n",

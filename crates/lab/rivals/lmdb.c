@@ -80,18 +80,18 @@ int main(int argc, char **argv) {
     check(mdb_txn_begin(env, NULL, loading ? 0 : MDB_RDONLY, &txn), "begin");
     check(mdb_dbi_open(txn, NULL, 0, &dbi), "open");
     check(mdb_txn_commit(txn), "commit");
+    int major, minor, patch;
+    char name[64];
+    mdb_version(&major, &minor, &patch);
+    snprintf(name, sizeof name, "lmdb %d.%d.%d", major, minor, patch);
     if (loading) {
         load();
         check(mdb_env_sync(env, 1), "sync");
-        printf("{\"workload\":\"load\",\"driver\":\"lmdb\"}\n");
+        printf("{\"workload\":\"load\",\"driver\":\"%s\"}\n", name);
     } else {
         char settings[256];
         snprintf(settings, sizeof settings, "{\"read_ahead\":%s,\"page_size\":%ld,\"commit\":\"synchronous\"}",
                  args.read_ahead ? "true" : "false", sysconf(_SC_PAGESIZE));
-        int major, minor, patch;
-        char name[64];
-        mdb_version(&major, &minor, &patch);
-        snprintf(name, sizeof name, "lmdb %d.%d.%d", major, minor, patch);
         run(name, settings);
     }
     mdb_env_close(env);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
-use gannet_lab::servers::{self, Kind, Options};
+use gannet_lab::servers::{self, Kind};
 use gannet_lab::tune::builtin::{self, Size};
 use gannet_lab::tune::trial::{self, Config, Setup};
 use gannet_store::CreateOptions;
@@ -126,15 +126,7 @@ fn load(arguments: &Arguments, size: Size, stop: &AtomicBool) -> Result<()> {
 pub(crate) fn make(dir: &Path, size: Size, sizes: (u64, u64), seed: u64) -> Result<()> {
     servers::make(Kind::Gannet, dir)?;
     trial::create(&servers::database(dir), sizes.0, sizes.1)?;
-    let options = Options {
-        kind: Kind::Gannet,
-        folder: dir.to_owned(),
-        memory: None,
-        io: "auto".to_owned(),
-        settings: vec!["--memory".to_owned(), LOAD_MEMORY.to_string()],
-    };
-    let server = options.start()?;
+    let server = servers::whole(dir, LOAD_MEMORY).start()?;
     builtin::fill(&server.address("lab"), size, seed)?;
-    server.stop()?;
-    Ok(())
+    servers::end_whole(server)
 }

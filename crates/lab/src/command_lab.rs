@@ -6,6 +6,7 @@ mod run;
 use crate::{command_compare, output};
 use anyhow::{Context, Result, bail};
 use gannet_base::units::{format_size, parse_size};
+use gannet_lab::circumstances;
 use gannet_lab::device;
 use gannet_lab::document::{Document, LEFT_OUT, Part, typed};
 use gannet_lab::experiments::{self, Experiment};
@@ -24,13 +25,13 @@ gannet lab: reproduces published experiments on this machine, against Gannet and
 USAGE
     gannet lab list
     gannet lab run EXPERIMENT [OPTIONS]
-    gannet lab run --resume RUN
+    gannet lab run --resume RUN [--any-build]
     gannet lab report RUN... [--to FOLDER]
     gannet lab compare RUN RUN
 
 EXPERIMENT is a name or number from `list`. A run is a folder with everything that was measured, raw; `report` makes a page of it
 (report.html, which needs no network), a summary in Markdown, and each figure as SVG and CSV. Of several runs it makes one page in FOLDER.
-Ctrl-C ends a run; --resume goes on with it, also where its folder was moved, and tries again what failed. `compare` says in what two runs differ, and what they have in common.
+Ctrl-C ends a run; --resume goes on with it, also where its folder was moved, and tries again what failed; by another build of the programs only with --any-build. `compare` says in what two runs differ, and what they have in common.
 
 OPTIONS of run; report has --to
     --size SIZE      quick, standard or large [quick]
@@ -67,6 +68,7 @@ struct Arguments {
     to: Option<PathBuf>,
     resume: Option<PathBuf>,
     keeps_data: bool,
+    is_any_build: bool,
 }
 
 /// Names by commas, each of them once; `none` stands alone, for no name.
@@ -105,6 +107,10 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
             Long("keep-data") => {
                 arguments.keeps_data = true;
                 arguments.given.push("keep-data".to_owned());
+            }
+            Long("any-build") => {
+                arguments.is_any_build = true;
+                arguments.given.push("any-build".to_owned());
             }
             Long("to") => {
                 arguments.to = Some(folder(parser.value()?).context("--to")?);
@@ -148,7 +154,8 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
 /// Fails where an option was given that the command has not.
 fn must_apply(name: &str, arguments: &Arguments) -> Result<()> {
     let allowed: &[&str] = match name {
-        "run" if arguments.resume.is_some() => &["resume", "keep-data"],
+        "run" if arguments.resume.is_some() => &["resume", "keep-data", "any-build"],
+        "run" if arguments.is_any_build => bail!("--any-build goes with --resume: a new run has one build"),
         "run" => return Ok(()),
         "report" => &["to"],
         _ => &[],
@@ -260,7 +267,8 @@ fn document(run: &Record) -> Result<Document> {
     let experiment = find(&run.order.experiment)?;
     let mut document = experiment.report(run);
     let unfinished = unfinished(experiment, run).map(Part::Text);
-    let first: Vec<Part> = unfinished.into_iter().chain(left_out(run)).collect();
+    let mixed = circumstances::mixed(run.circumstances_of_steps()).into_iter().map(Part::Text);
+    let first: Vec<Part> = unfinished.into_iter().chain(left_out(run)).chain(mixed).collect();
     document.parts.splice(0..0, first);
     Ok(document)
 }
@@ -284,6 +292,17 @@ fn complete(mut document: Document, runs: &[Record]) -> Document {
             run.order.repeat,
             run.order.seed,
         )));
+        let rivals = circumstances::rivals(run.circumstances_of_steps());
+        if !rivals.is_empty() {
+            let each: Vec<String> = rivals
+                .into_iter()
+                .map(|(name, versions)| format!("{name}: {}", versions.join(", ")))
+                .collect();
+            document.parts.push(Part::Text(format!(
+                "Rivals, by what they say of their versions: {}.",
+                each.join("; ")
+            )));
+        }
         if let Some(asked) = asked(run) {
             document.parts.push(Part::Text("What was asked for:".to_owned()));
             document.parts.push(Part::Commands(vec![asked]));
@@ -454,12 +473,14 @@ mod tests {
             ("report", &["run", "--keep-data"], "--keep-data"),
             ("compare", &["a", "b", "--to", "x"], "--to"),
             ("run", &["--resume", "x", "--seed", "3"], "--seed"),
+            ("run", &["X4", "--any-build"], "--any-build goes with --resume"),
+            ("report", &["run", "--any-build"], "--any-build"),
         ] {
             let error = refused(name, words).unwrap_err().to_string();
             assert!(error.contains(option), "{words:?}: {error}");
         }
         refused("run", &["X4", "--size", "large", "--keep-data"]).unwrap();
-        refused("run", &["--resume", "x", "--keep-data"]).unwrap();
+        refused("run", &["--resume", "x", "--keep-data", "--any-build"]).unwrap();
         refused("report", &["run", "--to", "x"]).unwrap();
     }
 
@@ -484,6 +505,7 @@ mod tests {
             output: Vec::new(),
             group: Value::Null,
             skipped: None,
+            under: None,
         }
     }
 
@@ -501,6 +523,27 @@ mod tests {
         assert_eq!(unfinished(find("X4").unwrap(), &run), None);
         fs::create_dir(run.data()).unwrap();
         assert!(unfinished(find("X4").unwrap(), &run).unwrap().contains("2 of "));
+    }
+
+    #[test]
+    fn a_report_tells_how_many_steps_had_no_group_and_whose_builds_there_are() {
+        use gannet_lab::circumstances::Circumstances;
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = Record::create(&folder.path().join("run"), &order(), 3, Value::Null).unwrap();
+        let usual = Circumstances { lab: "1 (abc)".to_owned(), has_groups: true, ..Circumstances::default() };
+        run.add(Ended { under: Some(usual.clone()), ..ended("one") }).unwrap();
+        let of_lmdb = Some(("lmdb".to_owned(), "lmdb 0.9.24".to_owned()));
+        run.add(Ended { under: Some(Circumstances { rival: of_lmdb, ..usual.clone() }), ..ended("two") })
+            .unwrap();
+        let text = complete(document(&run).unwrap(), std::slice::from_ref(&run)).markdown();
+        assert!(!text.contains("Not all steps") && text.contains("lmdb: lmdb 0.9.24"), "{text}");
+        let other = Circumstances { lab: "1 (def)".to_owned(), has_groups: false, ..usual };
+        run.add(Ended { under: Some(other), ..ended("three") }).unwrap();
+        // As it is read again.
+        let run = Record::open(run.folder()).unwrap();
+        let text = document(&run).unwrap().markdown();
+        assert!(text.contains("1 of 3 steps had no memory cgroup"), "{text}");
+        assert!(text.contains("2 by lab 1 (abc); 1 by lab 1 (def)"), "{text}");
     }
 
     #[test]

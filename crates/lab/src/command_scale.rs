@@ -5,15 +5,15 @@ use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::device::{Counters, number_of};
 use gannet_lab::folders;
-use gannet_lab::servers::{DATABASE, database};
-use gannet_lab::sides::{GANNET, Options, POSTGRESQL, Server, Side};
+use gannet_lab::gannet::forget_hot;
+use gannet_lab::servers::DATABASE;
+use gannet_lab::sides::{Options, POSTGRESQL, Server, Side};
 use gannet_lab::throttle::{self, Throttle};
 use gannet_lab::tpcc::connection::Connect;
 use gannet_lab::tpcc::run::{Outcome, Plan, run};
 use gannet_lab::tpcc::{Size, check, load, whole};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -214,13 +214,8 @@ fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
     let described = server.describe();
     server.stop()?;
     side.loaded(folder)?;
-    if side == GANNET {
-        // Nobody is to begin with what was in memory the last time.
-        match fs::remove_file(database(folder).with_extension("gnt-wal").join("hot")) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-    }
+    // Nobody is to begin with what was in memory the last time.
+    forget_hot(folder)?;
     Ok(json!({
         "workload": "scale load", "server": described, "warehouses": arguments.size.warehouses, "seed": arguments.seed,
         "seconds": time.as_secs_f64(), "rows": rows, "database_bytes": database_bytes, "folder_bytes": folders::bytes(folder)?,

@@ -2,13 +2,14 @@
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
-use gannet_lab::confine::chill;
-use gannet_lab::gannet::mode;
+use gannet_lab::admin::files::remove;
+use gannet_lab::gannet::{forget_hot, mode};
 use gannet_lab::scan::embedded::Embedded;
 use gannet_lab::scan::read::{self, Pattern, Task};
 use gannet_lab::scan::served::Served;
 use gannet_lab::scan::{self, Base, Host, Plan, Rows, growth, neighbour, singles};
 use gannet_lab::servers::{Kind, Options, database, make};
+use gannet_lab::tune::trial::{copy_with_log, log_of};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -206,7 +207,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
         ["load"] => load(&arguments)?,
         ["cold"] => {
             let pattern = arguments.pattern.context("--pattern is missing: scan, rows, sort or tag")?;
-            read::forget_hot(&arguments.dir);
+            forget_hot(&arguments.dir)?;
             let base = arguments.open(false, Some(arguments.limit))?;
             let task = Task { pattern, plan: arguments.plan, most: arguments.most };
             let outcome = read::cold(&*base, task, &arguments.rows(), stop);
@@ -233,7 +234,10 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
             removed(&arguments, closed(host, outcome))?
         }
         ["share"] => share(&arguments, stop)?,
-        ["neighbour"] => beside(&arguments, stop)?,
+        ["neighbour"] => {
+            forget_hot(&arguments.dir)?;
+            beside(&arguments, stop)?
+        }
         _ => bail!("gannet-lab scan does not know {words:?}: see gannet-lab scan --help"),
     };
     if stop.load(Ordering::Relaxed) {
@@ -281,10 +285,14 @@ fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
     if arguments.driver != "gannet-server" {
         bail!("share is for gannet-server only");
     }
-    // What was closed is complete, and can be copied; its name is that of the file.
+    // What was closed can be copied; its name is that of the file.
     let other = arguments.dir.join("other.gnt");
-    fs::copy(database(&arguments.dir), &other).with_context(|| format!("cannot make {other:?}"))?;
-    chill(std::slice::from_ref(&other))?;
+    let log = log_of(&other);
+    // Of a measurement that was killed.
+    remove(&other)?;
+    remove(&log)?;
+    forget_hot(&arguments.dir)?;
+    copy_with_log(&database(&arguments.dir), &other)?;
     let mut options = arguments.options(Kind::Gannet, Some(arguments.limit))?;
     options.settings.push(other.display().to_string());
     let time = Duration::from_secs(arguments.seconds);
@@ -292,11 +300,8 @@ fn share(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
         let outcome = growth::share(&served, ["lab", "other"], &arguments.rows(), time, stop);
         closed(Box::new(served), outcome)
     });
-    fs::remove_file(&other)?;
-    let log = arguments.dir.join("other.gnt-wal");
-    if log.exists() {
-        fs::remove_dir_all(&log)?;
-    }
+    remove(&other)?;
+    remove(&log)?;
     outcome
 }
 

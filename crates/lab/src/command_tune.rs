@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) const HELP: &str = "\
 gannet tune: finds the settings with which a database serves a load best, on this machine, and says why.
@@ -47,7 +47,7 @@ WHAT IS SEARCHED, by commas; of those that are as good the first is picked, the 
     --io MODES           auto, direct, uncached, buffered [auto]
 
 HOW
-    --time DURATION      how long it may take in all [10m]
+    --time DURATION      how long it may take in all, copies with it [10m]
     --seconds S          measured time of a trial, 0.1 at least [5]
     --warm-up S          time before that [2]
     --rounds N           how often each is tried at most, 1 at least [8]
@@ -67,6 +67,8 @@ WHAT COMES OF IT
 /// What it ends with when it was interrupted.
 const INTERRUPTED: i32 = 130;
 const TIME: Duration = Duration::from_secs(600);
+/// Bytes of the built-in load's table where nobody says.
+const BUILT_IN: u64 = 256 << 20;
 /// Sizes of memory that are tried where nobody says which: shares of the database.
 const SHARES: [u64; 5] = [16, 8, 4, 2, 1];
 /// Segments of the log of a database that is made for the built-in load: the least budget can open it.
@@ -230,6 +232,14 @@ fn budgets(bytes: u64, machine: Option<u64>) -> Vec<u64> {
     sizes
 }
 
+/// Bytes of the disk that copies take, about: of a database with so many, into which the built-in load fills so many, with pages of so many sizes. One copy for each size of pages,
+/// each with the log that it is made by, the one of a trial, and the dump that others than the first are made of.
+fn room_for(given: u64, filled: u64, page_sizes: u64) -> u64 {
+    let each = given + filled / 2 * 3;
+    let others = page_sizes.saturating_sub(1);
+    each * (2 + others + others.min(1))
+}
+
 /// Fails where what comes of it could not be written: it would be known too late.
 fn must_be_writable(arguments: &Arguments) -> Result<()> {
     for file in [&arguments.write, &arguments.to].into_iter().flatten() {
@@ -263,6 +273,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     let scripts: Vec<(Script, u32)> =
         arguments.scripts.iter().map(|word| script(word)).collect::<Result<_>>()?;
     must_be_writable(&arguments)?;
+    let begun = Instant::now();
     let database = arguments.database.clone().unwrap_or_default();
     let folder = match &arguments.work {
         Some(folder) => folder.clone(),
@@ -270,14 +281,20 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     };
     let place = Workplace::make(&folder)?;
     let mut tell = |line: &str| eprintln!("{line}");
-    let tuned = prepare(&arguments, scripts, &database, &place, stop)
+    let tuned = prepare(&arguments, scripts, &database, &place, begun, stop)
         .and_then(|order| tuner::tune(&order, stop, &mut tell));
     drop(place);
+    // What was tried is known, whatever has ended it.
+    let published = tuned.as_ref().ok().map(|tuned| publish(&arguments, tuned, &database));
     if stop.load(Ordering::Relaxed) {
         eprintln!("gannet-lab: interrupted");
         std::process::exit(INTERRUPTED);
     }
-    publish(&arguments, &tuned?, &database)
+    published.transpose()?;
+    match tuned?.found.ended_by {
+        Some(why) => bail!("it was ended before everything was decided: {why}"),
+        None => Ok(()),
+    }
 }
 
 fn prepare(
@@ -285,16 +302,26 @@ fn prepare(
     scripts: Vec<(Script, u32)>,
     database: &Path,
     place: &Workplace,
+    begun: Instant,
     stop: &AtomicBool,
 ) -> Result<Order> {
     let seed = arguments.seed.unwrap_or(1);
     let is_builtin = scripts.is_empty();
-    let size = is_builtin.then(|| Size::of_bytes(arguments.bytes.unwrap_or(256 << 20)));
+    let size = is_builtin.then(|| Size::of_bytes(arguments.bytes.unwrap_or(BUILT_IN)));
+    let given = fs::metadata(database).map_or(0, |found| found.len());
+    let filled = arguments.bytes.unwrap_or(BUILT_IN);
+    tune_sources::must_have_room(
+        place.folder(),
+        room_for(given, if is_builtin { filled } else { 0 }, arguments.page_size.len() as u64),
+    )?;
     eprintln!("copying {}", database.display());
     let first = place.folder().join("db");
+    let mut copying = Duration::ZERO;
     let own_size = match (database.exists(), size) {
         (true, _) => {
+            let copied = Instant::now();
             tune_sources::copy(database, &first, place, stop)?;
+            copying = copied.elapsed();
             let own = tune_sources::settle(&first, size, seed)?;
             Some(own)
         }
@@ -344,6 +371,9 @@ fn prepare(
             rounds_most: arguments.rounds.unwrap_or(8),
         },
         time: arguments.time.unwrap_or(TIME),
+        begun,
+        // Trials copy what it has become.
+        copying: if given > 0 { copying.mul_f64(bytes as f64 / given as f64) } else { copying },
         templates,
         folder: place.folder().join("run"),
         is_confined: arguments.is_confined,
@@ -447,6 +477,17 @@ mod tests {
         asked("--to", &folder.path().join("a/report")).unwrap();
         // Nothing is left of the attempt.
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn room_is_looked_for_before_anything_is_copied() {
+        // The copy, and a trial's; with a second size of pages one more, and the dump that it is made of.
+        assert_eq!((room_for(100, 0, 0), room_for(100, 0, 1), room_for(100, 0, 2)), (200, 200, 400));
+        assert_eq!(room_for(100, 100, 1), 500);
+        let folder = tempfile::tempdir().unwrap();
+        tune_sources::must_have_room(folder.path(), 4096).unwrap();
+        let error = tune_sources::must_have_room(folder.path(), u64::MAX / 2).unwrap_err().to_string();
+        assert!(error.contains("--work") && error.contains("there are"), "{error}");
     }
 
     #[test]

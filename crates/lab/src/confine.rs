@@ -15,6 +15,7 @@ use crate::document::typed;
 use crate::folders;
 use crate::lock::Lock;
 use crate::record::Ended;
+use crate::servers::SHUTDOWN;
 use crate::throttle;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,8 +36,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_CLOSELY: Duration = Duration::from_millis(2);
 /// How often what was seen is kept.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
-/// How long a step may take to end when it is asked to.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a step may take to end when its lab has ended.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take when its lab asks it to: a server that it is just ending in good order is to be gone, too, before somebody goes on with the run.
+const STEP_PATIENCE: Duration = SHUTDOWN.saturating_add(PATIENCE);
 /// Where memory cgroups are: the file of their limit, and whether it is version 1.
 const GROUPS: [(&str, &str, bool); 2] =
     [("/sys/fs/cgroup/memory", "memory.limit_in_bytes", true), ("/sys/fs/cgroup", "memory.max", false)];
@@ -91,6 +94,7 @@ impl Step {
             output: Vec::new(),
             group: Value::Null,
             skipped: Some(why),
+            under: None,
         }
     }
 }
@@ -466,7 +470,7 @@ fn attempt(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option
         report = json!({ "samples": samples });
     }
     let (id, command) = (step.id.clone(), step.command.clone());
-    Ok(Some(Ended { id, command, began_unix, seconds, output, group: report, skipped: None }))
+    Ok(Some(Ended { id, command, began_unix, seconds, output, group: report, skipped: None, under: None }))
 }
 
 /// Runs a program to its end, and gives what it has printed. It is ended when `stop` is set, and when we end.
@@ -529,7 +533,7 @@ fn watch(
         }
         if stop.load(Ordering::Relaxed) {
             // What is being made is made anew.
-            end(child, Signal::TERM, PATIENCE)?;
+            end(child, Signal::TERM, STEP_PATIENCE)?;
             return Ok(None);
         }
         if began.elapsed() >= next {

@@ -137,6 +137,22 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("lab.gnt")
 }
 
+/// Removes the list of pages that Gannet reads back by itself after an opening, from a folder that may have a database of its own. No rival has such a list: where others begin
+/// cold, it does, too.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn forget_hot(folder: &Path) -> Result<()> {
+    let list = folder.join("lab.gnt-wal").join("hot");
+    match std::fs::remove_file(&list) {
+        // There is none where nothing was in memory.
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {list:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Every setting that matters, as it is in force.
 pub(crate) fn settings(database: &Database, options: &Options) -> Value {
     let mode = database.io_mode();

@@ -63,11 +63,14 @@ impl Histogram {
         self.max_ns as f64 / 1000.0
     }
 
-    /// Percentiles, mean, and all buckets as `[upper bound in µs, operations]`.
+    /// All buckets that hold something, as `[upper bound in µs, operations]`: percentiles can be computed anew from them, and those of several be put together.
+    pub fn buckets_json(&self) -> Value {
+        let buckets = self.buckets.iter().enumerate().filter(|(_, times)| **times > 0);
+        buckets.map(|(index, times)| json!([upper_ns(index) as f64 / 1000.0, times])).collect()
+    }
+
+    /// Percentiles, mean, and all buckets.
     pub fn to_json(&self) -> Value {
-        let buckets: Vec<_> = (self.buckets.iter().enumerate().filter(|(_, times)| **times > 0))
-            .map(|(index, times)| json!([upper_ns(index) as f64 / 1000.0, times]))
-            .collect();
         json!({
             "count": self.count,
             "mean": if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 / 1000.0 },
@@ -76,7 +79,7 @@ impl Histogram {
             "p99": self.quantile_us(0.99),
             "p999": self.quantile_us(0.999),
             "max": self.max_ns as f64 / 1000.0,
-            "buckets": buckets,
+            "buckets": self.buckets_json(),
         })
     }
 }

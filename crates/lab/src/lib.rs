@@ -11,6 +11,7 @@
 
 pub mod admin;
 pub mod chart;
+pub mod circumstances;
 pub mod confine;
 pub mod device;
 pub mod document;

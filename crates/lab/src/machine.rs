@@ -19,7 +19,10 @@ fn kibibytes(path: &str, name: &str) -> Option<u64> {
     field(path, name)?.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Machine, kernel and the program's commit (`GANNET_COMMIT`, which the scripts set).
+/// The commit that this program was built from, and whether its sources were edited since: see `build.rs`.
+pub const COMMIT: &str = env!("GANNET_BUILD");
+
+/// Machine, kernel and the program's commit.
 pub fn describe() -> Value {
     json!({
         "cpus": std::thread::available_parallelism().map_or(0, usize::from),
@@ -27,7 +30,7 @@ pub fn describe() -> Value {
         "memory_bytes": kibibytes("/proc/meminfo", "MemTotal"),
         "kernel": read("/proc/sys/kernel/osrelease"),
         "load_average": read("/proc/loadavg"),
-        "commit": std::env::var("GANNET_COMMIT").ok(),
+        "commit": COMMIT,
     })
 }
 
@@ -123,5 +126,14 @@ mod tests {
         assert!(peak_resident().is_some_and(|bytes| bytes > 100_000));
         assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
         assert!(describe()["cpus"].as_u64().is_some_and(|cpus| cpus > 0));
+    }
+
+    #[test]
+    fn the_commit_is_that_of_the_build() {
+        // Whatever the variable says that scripts once set.
+        let commit = describe()["commit"].clone();
+        let hexadecimal = |text: &str| text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let named = commit.as_str().unwrap_or_default();
+        assert!(named == "unknown" || named.split("-dirty-").all(hexadecimal), "{commit}");
     }
 }

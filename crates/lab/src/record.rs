@@ -2,11 +2,12 @@
 //!
 //! - `run.json`: the experiment, what was asked for, machine, kernel, versions, seed, commit. Written once, under another name first: where there is one, it
 //!   is whole, and what is there without one is no run yet.
-//! - `steps.jsonl`: one line for each step that has ended, appended and synced when it has. A run that was interrupted goes on behind the last whole
+//! - `steps.jsonl`: one line for each step that has ended, appended and synced when it has, with the circumstances under which it was run. A run that was interrupted goes on behind the last whole
 //!   line; half a line, which a crash has left, counts as none. A step that was left out, and is tried again, has a line for each time, of which the last counts.
 //! - `data/`: the databases, removed when the run is complete, unless they are to be kept.
 //! - `lock`: there as long as a lab works on it ([`crate::lock`]); `limited`: as long as it may have limited the disk ([`crate::throttle`]).
 
+use crate::circumstances::Circumstances;
 use crate::lock::{self, Lock};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,9 @@ pub struct Ended {
     pub group: Value,
     /// Why it was left out, where it was.
     pub skipped: Option<String>,
+    /// Under what it was measured; steps of before this was kept have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<Circumstances>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -210,6 +214,11 @@ impl Record {
         self.ended.iter().find(|ended| ended.id == id)
     }
 
+    /// Under what those steps were measured that were not left out, as far as it was kept.
+    pub fn circumstances_of_steps(&self) -> impl Iterator<Item = &Circumstances> {
+        self.ended.iter().filter(|ended| ended.skipped.is_none()).filter_map(|ended| ended.under.as_ref())
+    }
+
     /// Whether a step was left out, as it failed or needs what another one was to make.
     pub fn is_left_out(&self, id: &str) -> bool {
         self.tried(id).is_some_and(|ended| ended.skipped.is_some())
@@ -293,6 +302,7 @@ mod tests {
             output: vec![json!({"a": 1})],
             group: Value::Null,
             skipped: None,
+            under: None,
         }
     }
 

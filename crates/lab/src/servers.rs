@@ -6,7 +6,7 @@
 use crate::confine::{Group, chill, end, installed, status, tied, tied_as};
 use crate::folders::{bytes, cache_for};
 use crate::isolation::client::Client;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use gannet_server::frontend::{Address, Host, SslMode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -19,9 +19,13 @@ use std::time::{Duration, Instant};
 /// How long a server may take until it lets somebody in: it may have to redo a log.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How long it may take to end.
-const SHUTDOWN: Duration = Duration::from_secs(120);
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(120);
+/// How long it may take where nothing of it is wanted any more: less than a step has that is asked to end, so that it leaves nobody behind.
+const HASTE: Duration = Duration::from_secs(10);
 /// How often it is looked whether it is there.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Gannet's limit of a shutdown where nothing is to be left to the next start, on a slow disk neither: less than [`SHUTDOWN`].
+const WHOLE_SHUTDOWN: &str = "100s";
 /// Numbers in the sockets' names.
 const OUR_PORT: u16 = 5433;
 const THEIR_PORT: u16 = 5434;
@@ -72,8 +76,9 @@ pub struct Process {
     name: String,
     /// What it says goes there.
     log: PathBuf,
-    /// What it ends by, without waiting for its sessions to leave.
+    /// What it ends by, without waiting for its sessions to leave; and, where nothing of it is wanted any more, without bringing anything home.
     signal: Signal,
+    haste: Signal,
     child: Child,
     began: Instant,
     group: Option<Group>,
@@ -126,6 +131,50 @@ pub fn gannet() -> Result<PathBuf> {
         return Ok(beside);
     }
     installed("gannet").context("the program gannet is missing: cargo build --release -p gannet")
+}
+
+/// What Gannet's program says of its version and commit; `None` where there is none.
+pub fn gannet_version() -> Option<String> {
+    let mut command = Command::new(gannet().ok()?);
+    forget_settings(&mut command);
+    version_of(command)
+}
+
+/// What PostgreSQL says of its version, the package's with it; `None` where it is not installed.
+pub fn postgres_version() -> Option<String> {
+    let (_, programs) = postgres()?;
+    version_of(Command::new(programs.join("postgres")))
+}
+
+fn version_of(mut command: Command) -> Option<String> {
+    let output = command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
+}
+
+/// Gannet with a budget for filling a database whose file is to be copied without its log afterwards: see [`end_whole`].
+pub fn whole(folder: &Path, budget: u64) -> Options {
+    let settings = [("--memory", &*budget.to_string()), ("--shutdown-limit", WHOLE_SHUTDOWN)];
+    Options {
+        kind: Kind::Gannet,
+        folder: folder.to_owned(),
+        memory: None,
+        io: "auto".to_owned(),
+        settings: settings
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value.to_owned()])
+            .collect(),
+    }
+}
+
+/// Ends a server of [`whole`] so that its file is all of the database: what is dirty is home before it is asked to end, however long that takes.
+///
+/// # Errors
+/// It cannot be written, or the server does not end.
+pub fn end_whole(server: Server) -> Result<()> {
+    let brought = server.client(DATABASE)?.run("checkpoint");
+    brought.map_err(|failure| anyhow!("checkpoint: {failure}"))?;
+    server.stop().map(drop)
 }
 
 /// Who has started a process, or has inherited it; `None` where it has ended.
@@ -293,8 +342,12 @@ impl Options {
     /// # Errors
     /// Its program is missing, or the folder is none of its kind.
     pub fn launch(&self) -> Result<Server> {
-        let signal = if self.kind == Kind::PostgreSql { Signal::INT } else { Signal::TERM };
-        let process = Process::launch(&self.kind.title(), &self.folder, self.memory, signal, |group| {
+        let signals = match self.kind {
+            // Of PostgreSQL: its shutdowns "fast", which writes a checkpoint, and "immediate".
+            Kind::PostgreSql => [Signal::INT, Signal::QUIT],
+            Kind::Gannet => [Signal::TERM; 2],
+        };
+        let process = Process::launch(&self.kind.title(), &self.folder, self.memory, signals, |group| {
             self.command(group)
         })?;
         Ok(Server { options: self.clone(), process })
@@ -436,7 +489,13 @@ impl Server {
             Kind::Gannet => self.options.gannet_settings(),
             Kind::PostgreSql => self.options.postgres_settings(),
         };
-        json!({ "server": self.options.kind.title(), "memory": self.options.memory, "settings": settings })
+        let version = match self.options.kind {
+            Kind::Gannet => gannet_version(),
+            Kind::PostgreSql => postgres_version(),
+        };
+        json!({
+            "server": self.options.kind.title(), "version": version, "memory": self.options.memory, "settings": settings,
+        })
     }
 
     /// Bytes of the database on the device, without its log.
@@ -468,7 +527,7 @@ impl Server {
 }
 
 impl Process {
-    /// Starts a server, with nothing of its files in the page cache, in a group with so much memory.
+    /// Starts a server, with nothing of its files in the page cache, in a group with so much memory. It ends in good order by the first signal, in haste by the second.
     ///
     /// # Errors
     /// Its command cannot be made, or run.
@@ -476,7 +535,7 @@ impl Process {
         name: &str,
         folder: &Path,
         memory: Option<u64>,
-        signal: Signal,
+        [signal, haste]: [Signal; 2],
         command: impl FnOnce(Option<&Group>) -> Result<Command>,
     ) -> Result<Self> {
         chill(&[folder.to_owned()])?;
@@ -488,7 +547,7 @@ impl Process {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let began = Instant::now();
         let child = command.spawn().context("cannot start /bin/sh")?;
-        Ok(Process { name: name.to_owned(), log: path, signal, child, began, group })
+        Ok(Process { name: name.to_owned(), log: path, signal, haste, child, began, group })
     }
 
     /// A command that runs a program beside it: in its group, and asked to end when we do.
@@ -589,7 +648,40 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             // Nothing of it is wanted any more.
-            let _ = end(&mut self.child, self.signal, SHUTDOWN);
+            let _ = end(&mut self.child, self.haste, HASTE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_nobody_wants_any_more_ends_in_haste() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("db");
+        fs::create_dir(&folder).unwrap();
+        let script = "trap 'echo in good order; exit 0' INT; trap 'echo in haste; exit 0' QUIT; echo begun; while :; do sleep 0.05; done";
+        let launch = || {
+            let mut process =
+                Process::launch("a server", &folder, None, [Signal::INT, Signal::QUIT], |group| {
+                    let mut command = tied(group, Path::new("/bin/sh"), "INT");
+                    command.args(["-c", script]);
+                    Ok(command)
+                })
+                .unwrap();
+            while !process.said().unwrap().contains("begun") {
+                process.must_run().unwrap();
+                std::thread::sleep(LOOK_EVERY);
+            }
+            process
+        };
+        let said = || fs::read_to_string(folder.with_extension("log")).unwrap();
+        drop(launch());
+        assert_eq!(said(), "begun\nin haste\n");
+        launch().stop().unwrap();
+        assert_eq!(said(), "begun\nin good order\n");
+        assert!(HASTE < crate::confine::PATIENCE);
     }
 }

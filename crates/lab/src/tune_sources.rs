@@ -1,15 +1,16 @@
 //! What a tuning works on: copies of a database, with the pages that are asked for, in a folder that goes at the end.
 
 use anyhow::{Context, Result, anyhow, bail};
-use gannet_base::units::parse_size;
+use gannet_base::units::{format_size, parse_size};
+use gannet_io::{Disk, RealDisk, RealOptions};
 use gannet_lab::confine;
 use gannet_lab::gannet;
 use gannet_lab::isolation::client::Client;
-use gannet_lab::servers::{self, Kind, Options};
+use gannet_lab::servers::{self, Kind};
 use gannet_lab::table::Table;
 use gannet_lab::tune::builtin::{self, Size};
 use gannet_lab::tune::trial;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -56,11 +57,18 @@ impl Drop for Workplace {
     }
 }
 
-/// The folder of a database's log.
-fn log_of(file: &Path) -> PathBuf {
-    let mut name = OsString::from(file);
-    name.push("-wal");
-    PathBuf::from(name)
+/// Fails where there is not so much room for copies.
+pub(crate) fn must_have_room(place: &Path, needs: u64) -> Result<()> {
+    let free = RealDisk::new(RealOptions::default()).free_bytes(place);
+    let free = free.with_context(|| format!("cannot see how much room there is in {place:?}"))?;
+    if let Some(free) = free.filter(|&free| free < needs) {
+        bail!(
+            "copies need about {} of the disk, and there are {} in {place:?}: another disk may have more (--work), fewer sizes of pages need less (--page-size)",
+            format_size(needs),
+            format_size(free)
+        );
+    }
+    Ok(())
 }
 
 /// Copies a database into a new folder for a server. Nobody can open it meanwhile; where somebody has it open already, he makes a backup of it, which is restored.
@@ -79,19 +87,7 @@ pub(crate) fn copy(database: &Path, to: &Path, place: &Workplace, stop: &AtomicB
             return Err(error).with_context(|| format!("cannot lock {database:?}"));
         }
     }
-    trial::copy(database, &target)?;
-    // Its log, where it was not closed.
-    let (log, log_there) = (log_of(database), log_of(&target));
-    if log.is_dir() {
-        fs::create_dir(&log_there)?;
-        for entry in fs::read_dir(&log)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                trial::copy(&entry.path(), &log_there.join(entry.file_name()))?;
-            }
-        }
-    }
-    Ok(())
+    trial::copy_with_log(database, &target)
 }
 
 fn backup(database: &Path, target: &Path, place: &Workplace, stop: &AtomicBool) -> Result<()> {
@@ -113,14 +109,7 @@ fn command(words: &[&OsStr], stop: &AtomicBool) -> Result<()> {
 /// its pages.
 pub(crate) fn settle(dir: &Path, size: Option<Size>, seed: u64) -> Result<u64> {
     let_us_in(dir)?;
-    let options = Options {
-        kind: Kind::Gannet,
-        folder: dir.to_owned(),
-        memory: None,
-        io: "auto".to_owned(),
-        settings: vec!["--memory".to_owned(), MEMORY.to_string()],
-    };
-    let server = options.start()?;
+    let server = servers::whole(dir, MEMORY).start()?;
     let mut client = server.client("lab")?;
     // A file that lacks changes is not all of it: what is left of a crash comes first.
     loop {
@@ -143,7 +132,7 @@ pub(crate) fn settle(dir: &Path, size: Option<Size>, seed: u64) -> Result<u64> {
         }
     }
     drop(client);
-    server.stop()?;
+    servers::end_whole(server)?;
     Ok(page_size)
 }
 
@@ -182,6 +171,8 @@ pub(crate) fn with_pages(
     let page_size = page_size.to_string();
     let options = [OsStr::new("--create"), OsStr::new("--page-size"), page_size.as_ref()];
     command(&[&["load".as_ref(), dump.as_os_str(), file.as_os_str()][..], &options].concat(), stop)?;
+    // What the load has left to the next start comes home.
+    servers::end_whole(servers::whole(dir, MEMORY).start()?)?;
     Ok(file)
 }
 

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const APART: Duration = Duration::from_secs(1);
 /// A task that is through sooner is run alone until so much time has gone, at most so often.
 const ALONE: (Duration, usize) = (Duration::from_secs(1), 3);
+/// How often a task runs beside users at most that makes something: what it makes stays until the users are gone, as nothing is removed beside them.
+pub const MADE_MOST: usize = 3;
 /// One of so many rows of the stock is garbage when a sweep begins.
 pub const GARBAGE: u32 = 10;
 
@@ -185,10 +187,11 @@ impl Measure<'_> {
         }))
     }
 
-    /// Users beside the task, which runs again and again until their time is over, and to its end.
+    /// Users beside the task, which runs again and again until their time is over, and to its end. They leave sooner where it is not to run any more: what they do then says nothing of it.
     fn with_task(&self, place: &Place, users: &Users<'_>, rate: Option<f64>) -> Result<Phase> {
         go_on(self.stop)?;
         let held = Mutex::new(self.garbage(place)?);
+        let most = self.task.runs_most();
         let beside = |ends_early: &(dyn Fn() -> bool + Sync), works: Instant| -> Result<Value> {
             // Sessions have to find their way first.
             let mut next = (self.times.each / 5).min(APART);
@@ -200,12 +203,8 @@ impl Measure<'_> {
                     }
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                if works.elapsed() >= self.times.each {
+                if works.elapsed() >= self.times.each || runs.len() >= most {
                     return Ok(json!({ "runs": runs, "busy_seconds": busy.as_secs_f64() }));
-                }
-                if !runs.is_empty() && !self.task.repeats() {
-                    next = self.times.each;
-                    continue;
                 }
                 let begun = works.elapsed();
                 let snapshot = held.lock().ok().and_then(|mut held| held.take());
@@ -218,7 +217,7 @@ impl Measure<'_> {
                 told["began"] = begun.as_secs_f64().into();
                 runs.push(told);
                 busy += ran.time;
-                next = begun + ran.time.max(APART);
+                next = if runs.len() < most { begun + ran.time.max(APART) } else { Duration::ZERO };
             }
         };
         users.work(self.next(), rate, self.times.each, Some(&beside), self.stop)

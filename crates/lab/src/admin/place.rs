@@ -4,6 +4,7 @@ use super::files;
 use super::garbage::{self, Sweeper};
 use super::task::{self, Task};
 use crate::confine::end;
+use crate::gannet::forget_hot;
 use crate::sides::{Options, Server, Side};
 use crate::tpcc::connection::{Connect, Connection};
 use crate::tpcc::{Size, check};
@@ -115,6 +116,8 @@ impl Place {
     }
 
     fn start(&mut self) -> Result<()> {
+        // Others begin cold as well.
+        forget_hot(&self.folder())?;
         self.server = Some(self.options().start()?);
         if matches!(self.setup.side, Side::Firebird | Side::Sqlite) {
             self.keeper = Mutex::new(Some(self.session()?));

@@ -1,5 +1,6 @@
 //! The tasks, and who does each of them for Gannet and for PostgreSQL; for the others: modules `firebird` and `sqlite`.
 
+use super::measure::MADE_MOST;
 use super::{firebird, sqlite};
 use crate::servers::{self, Kind};
 use crate::sides::{self, Side};
@@ -99,6 +100,15 @@ impl Task {
     /// Whether it has as much to do each time.
     pub fn repeats(self) -> bool {
         self != Task::Sweep
+    }
+
+    /// How often it runs at most beside the same users.
+    pub fn runs_most(self) -> usize {
+        match self {
+            _ if !self.repeats() => 1,
+            _ if self.makes() => MADE_MOST,
+            _ => usize::MAX,
+        }
     }
 
     /// Whether the process `within` does it on an SQLite database.
@@ -337,6 +347,15 @@ mod tests {
             (Task::Stat.tool(Side::Firebird), Task::Compact.tool(Side::Firebird)),
             (Some("gstat -a -r"), None)
         );
+    }
+
+    #[test]
+    fn what_makes_something_runs_a_few_times_and_a_sweep_once() {
+        for task in Task::ALL {
+            let most = task.runs_most();
+            assert_eq!(most == 1, task == Task::Sweep, "{task:?}");
+            assert!(!task.makes() || most == MADE_MOST, "{task:?}: {most}");
+        }
     }
 
     #[test]

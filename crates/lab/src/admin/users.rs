@@ -121,6 +121,7 @@ fn figures(outcome: &Outcome, rate: Option<f64>) -> Value {
         "seconds": outcome.elapsed.as_secs_f64(),
         "new_orders_per_minute": outcome.new_orders_per_minute(),
         "p50_ms": millis(0.5), "p95_ms": millis(0.95), "p99_ms": millis(0.99), "longest_ms": all.max_us() / 1e3,
+        "latency_buckets_us": all.buckets_json(),
         "conflicts": outcome.conflicts.iter().sum::<u64>(),
         "samples": outcome.samples.iter().map(|sample| {
             json!([sample.at.as_secs_f64(), sample.transactions, sample.p99_ms])

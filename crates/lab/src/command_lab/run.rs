@@ -4,6 +4,7 @@ use super::{Arguments, chosen, complete, document, find, room, write};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_duration;
+use gannet_lab::circumstances::Circumstances;
 use gannet_lab::confine::{self, Step};
 use gannet_lab::device;
 use gannet_lab::document::typed;
@@ -11,11 +12,11 @@ use gannet_lab::experiments::Experiment;
 use gannet_lab::folders;
 use gannet_lab::machine;
 use gannet_lab::record::{Ended, Order, Record, Size};
+use gannet_lab::servers;
 use gannet_lab::throttle::{self, AS_IS, Noted};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -112,25 +113,58 @@ pub(super) fn resume(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     throttle::must_be_free(run.folder())?;
     let experiment = find(&run.order.experiment)?;
     room::must_be_enough(experiment, &run.order, run.folder(), &run.data())?;
+    must_go_on_alike(&run, &Circumstances::now(), arguments.is_any_build)?;
     go_on(experiment, run, arguments, stop)
 }
 
-/// What figures depend on. The commit is that of the sources that this was built from, where they are still there.
+/// What figures depend on, as it is when a run begins.
 fn circumstances() -> Value {
-    let sources = env!("CARGO_MANIFEST_DIR");
-    let commit = Command::new("git").args(["-C", sources, "describe", "--always", "--dirty"]).output();
-    let commit = commit.ok().filter(|output| output.status.success());
-    let mut machine = machine::describe();
-    if machine["commit"].is_null() {
-        machine["commit"] =
-            commit.map_or(Value::Null, |output| String::from_utf8_lossy(&output.stdout).trim().into());
-    }
     json!({
         "lab": env!("CARGO_PKG_VERSION"),
-        "machine": machine,
+        "gannet": servers::gannet_version(),
+        "machine": machine::describe(),
         "has_swap": confine::has_swap(),
         "command": std::env::args().skip(1).collect::<Vec<_>>(),
     })
+}
+
+/// What programs the last step of a run was measured with. One of a lab that did not keep that with each step has what was said of the run when it began.
+fn programs_then(run: &Record) -> Option<String> {
+    let last = run.ended.iter().rfind(|ended| ended.skipped.is_none())?;
+    Some(last.under.as_ref().map_or_else(
+        || {
+            let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
+            let (version, commit) = (&run.circumstances["lab"], &run.circumstances["machine"]["commit"]);
+            format!("lab {} ({})", text(version), text(commit))
+        },
+        Circumstances::programs,
+    ))
+}
+
+/// Fails where what is measured now would stand beside what other programs have brought, and nobody has asked for that; warns where else something differs from before.
+fn must_go_on_alike(run: &Record, now: &Circumstances, is_any_build: bool) -> Result<()> {
+    if let Some(then) = programs_then(run).filter(|then| *then != now.programs()) {
+        let both = format!("what is there was measured by {then}, and this is {}", now.programs());
+        if !is_any_build {
+            bail!(
+                "{both}: their figures would stand beside each other. Begin a new run, or go on all the same by --any-build, which the report tells"
+            );
+        }
+        eprintln!("{both}: the report tells how many steps are whose");
+    }
+    if let Some(then) = run.circumstances_of_steps().last() {
+        for difference in now.differences(then) {
+            eprintln!("since the last step something has changed, which the report tells: {difference}");
+        }
+    }
+    Ok(())
+}
+
+/// Which version of its rival a step has measured: what its program has printed, or what is installed.
+fn rival_of(experiment: &dyn Experiment, step: &Step, ended: &Ended) -> Option<(String, String)> {
+    let rival = experiment.rivals().iter().find(|rival| Some(rival.name) == step.rival)?;
+    let printed = || ended.output.iter().find_map(|line| line["driver"].as_str().map(str::to_owned));
+    Some((rival.name.to_owned(), (rival.version)().or_else(printed)?))
 }
 
 /// Where the databases were when this command was run, if it is the one that is due, but for that: the run may have been moved since.
@@ -265,11 +299,12 @@ fn go_on(
     let to_do = to_do(&steps, &due, confine::is_made);
     let mut pace = Pace { left: to_do.iter().map(|step| step.estimate).sum(), ..Pace::default() };
     let mut broken = Vec::new();
+    let under = Circumstances::now();
     for (number, step) in to_do.iter().enumerate() {
         let left = format_duration(Duration::from_secs(pace.time_left().as_secs_f64().round() as u64));
         eprintln!("{}/{}, about {left} left: {}", number + 1, to_do.len(), step.what);
         let began = Instant::now();
-        let Some(ended) = attempt(step, &mut broken, &run, stop)? else {
+        let Some(mut ended) = attempt(step, &mut broken, &run, stop)? else {
             eprintln!("interrupted; to go on: gannet lab run --resume {}", run.folder().display());
             // Its lock goes with it.
             drop(run);
@@ -278,6 +313,8 @@ fn go_on(
         pace.done(step.estimate, began.elapsed(), ended.skipped.is_some());
         // What was made again brings nothing new.
         if run.find(&step.id).is_none() {
+            let rival = rival_of(experiment, step, &ended);
+            ended.under = Some(Circumstances { rival, ..under.clone() });
             run.add(ended)?;
         }
     }
@@ -327,6 +364,36 @@ mod tests {
         assert_eq!(of(&["start 2"], &["data/a"]), ["crash 2", "start 2"]);
         assert_eq!(of(&["start 1"], &["data/a-k"]), ["start 1"]);
         assert!(of(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_run_is_not_gone_on_with_by_another_build_unless_that_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let order = usual(find("X4").unwrap(), Size::Quick);
+        let begun = json!({ "lab": "0.0.9", "machine": { "commit": "abc" } });
+        let mut run = Record::create(&folder.path().join("run"), &order, 2, begun).unwrap();
+        let now = Circumstances { lab: "0.1.0 (def)".to_owned(), ..Circumstances::default() };
+        // What has measured nothing yet is nobody's.
+        must_go_on_alike(&run, &now, false).unwrap();
+        let ended = Ended { skipped: None, ..step("one", &["sh"], None).left_out(String::new()) };
+        run.add(ended.clone()).unwrap();
+        let error = must_go_on_alike(&run, &now, false).unwrap_err().to_string();
+        assert!(error.contains("lab 0.0.9 (abc)") && error.contains("lab 0.1.0 (def)"), "{error}");
+        assert!(error.contains("--any-build"), "{error}");
+        must_go_on_alike(&run, &now, true).unwrap();
+        run.add(Ended { id: "two".to_owned(), under: Some(now.clone()), ..ended }).unwrap();
+        // A swap that was switched off is no other build.
+        must_go_on_alike(&run, &Circumstances { has_swap: true, ..now }, false).unwrap();
+    }
+
+    #[test]
+    fn a_rivals_version_is_what_its_program_prints() {
+        let step = Step { rival: Some("lmdb"), ..step("look-ups", &["lmdb"], None) };
+        let ended =
+            Ended { output: vec![json!({ "driver": "lmdb 0.9.24" })], ..step.left_out(String::new()) };
+        let of = rival_of(find("X4").unwrap(), &step, &ended);
+        assert_eq!(of, Some(("lmdb".to_owned(), "lmdb 0.9.24".to_owned())));
+        assert_eq!(rival_of(find("X4").unwrap(), &Step { rival: None, ..step }, &ended), None);
     }
 
     #[test]

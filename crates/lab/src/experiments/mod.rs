@@ -10,11 +10,14 @@ mod scan;
 mod squeeze;
 mod tune;
 
+use crate::chart::number;
 use crate::confine::{OURSELVES, Step};
-use crate::document::Document;
+use crate::document::{Document, Part};
 use crate::record::{Order, Record, Size};
 use crate::rivals::{self, Program};
+use crate::sides::Side;
 use crate::throttle::AS_IS;
+use gannet_base::units::format_size;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -82,6 +85,8 @@ pub struct Rival {
     pub is_there: fn() -> bool,
     /// How to get it.
     pub how: &'static str,
+    /// Which version there is; `None` where what it prints when it is measured says that.
+    pub version: fn() -> Option<String>,
 }
 
 /// SQLite, which is linked in.
@@ -89,6 +94,7 @@ const SQLITE: Rival = Rival {
     name: "sqlite",
     is_there: || cfg!(feature = "rivals"),
     how: "cargo build --release -p gannet-lab --features rivals",
+    version: || Some(Side::Sqlite.title()),
 };
 
 /// PostgreSQL's server, which is started where it is installed.
@@ -96,6 +102,7 @@ const POSTGRESQL: Rival = Rival {
     name: "postgresql",
     is_there: || crate::servers::postgres().is_some(),
     how: "apt-get install postgresql-15",
+    version: crate::servers::postgres_version,
 };
 
 /// Firebird's server, which is started where it is installed.
@@ -103,6 +110,7 @@ const FIREBIRD: Rival = Rival {
     name: "firebird",
     is_there: || cfg!(feature = "rivals") && crate::firebird::server::installation().is_some(),
     how: "apt-get install firebird3.0-server, and a lab with the feature rivals",
+    version: || Some(Side::Firebird.title()),
 };
 
 /// Berkeley DB, whose program is built where its header is.
@@ -110,6 +118,7 @@ const BERKELEY_DB: Rival = Rival {
     name: rivals::BERKELEY_DB.name,
     is_there: || rivals::BERKELEY_DB.can_be_built(),
     how: rivals::BERKELEY_DB.how,
+    version: || None,
 };
 
 /// The folder that a rival's program is built in.
@@ -130,6 +139,48 @@ fn building(data: &Path, program: Program) -> Step {
         rival: Some(program.name),
         ..Step::default()
     }
+}
+
+/// Threads that read when the device is calibrated, and bytes of what each reads at once.
+const CALIBRATED: (u32, u64) = (16, 8192);
+
+fn calibration_id(what: &str) -> String {
+    format!("calibration, {what}")
+}
+
+/// What the device does alone, by a file that was just filled: random reads, and writes that are each durable. A quick run has a second for either.
+fn calibrations(file: &Path, size: Size, seed: u64) -> [Step; 2] {
+    let seconds = if size == Size::Quick { 1 } else { 5 };
+    let step = |what: &str, more: &[String]| {
+        let command =
+            [OURSELVES, "device", "--file", &file.display().to_string(), "--seconds"].map(str::to_owned);
+        Step {
+            id: calibration_id(what),
+            what: format!("the device alone: {what}"),
+            command: command.into_iter().chain([seconds.to_string()]).chain(more.iter().cloned()).collect(),
+            estimate: Duration::from_secs(seconds),
+            ..Step::default()
+        }
+    };
+    let (threads, block) = CALIBRATED;
+    let reads =
+        [("--threads", threads.to_string()), ("--block", block.to_string()), ("--seed", seed.to_string())];
+    let reads: Vec<String> = reads.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+    [step("reads", &reads), step("durable writes", &["--sync-writes".to_owned()])]
+}
+
+/// What is said of that; nothing of a run that has none.
+fn calibrated(run: &Record) -> Option<Part> {
+    let figure = |what: &str, name: &str| run.find(&calibration_id(what))?.output.first()?[name].as_f64();
+    let (reads, writes) =
+        (figure("reads", "reads_per_second")?, figure("durable writes", "writes_per_second")?);
+    Some(Part::Text(format!(
+        "The device alone, once the databases had been filled: {} reads of {} a second at random places by {} threads, {} writes of 4 KiB a second one after the other, each durable.",
+        number(reads),
+        format_size(CALIBRATED.1),
+        CALIBRATED.0,
+        number(writes)
+    )))
 }
 
 /// All that there are.
@@ -177,6 +228,56 @@ mod tests {
                 assert!(!text.contains(claim), "{}: {claim}: {text}", experiment.name());
             }
         }
+    }
+
+    #[test]
+    fn each_experiment_knows_what_the_device_does_alone_and_a_quick_one_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for experiment in all() {
+            let order = Order {
+                experiment: experiment.name().to_owned(),
+                size: Size::Quick,
+                rivals: Vec::new(),
+                modes: experiment.usual_modes().iter().map(|&mode| mode.to_owned()).collect(),
+                profiles: vec![AS_IS.to_owned()],
+                repeat: 1,
+                seed: 1,
+            };
+            let steps = experiment.steps(&order, Path::new("data"));
+            let alone: Vec<&Step> = steps
+                .iter()
+                .filter(|step| step.command.get(1).is_some_and(|word| word == "device"))
+                .collect();
+            assert!(!alone.is_empty(), "{}", experiment.name());
+            // What is read is there by then, and made anew where it is not.
+            for step in alone {
+                let place = steps.iter().position(|other| other.id == step.id).unwrap();
+                let mut makers = steps[..place].iter().filter_map(|before| before.makes.as_deref());
+                assert!(makers.any(|made| step.uses(made)), "{}: {}", experiment.name(), step.id);
+            }
+            let mut calibrations = steps.iter().filter(|step| step.id.starts_with("calibration"));
+            assert!(calibrations.all(|step| step.estimate <= Duration::from_secs(1)));
+        }
+        let order = Order {
+            experiment: "scale".to_owned(),
+            size: Size::Quick,
+            rivals: Vec::new(),
+            modes: Vec::new(),
+            profiles: Vec::new(),
+            repeat: 1,
+            seed: 1,
+        };
+        let mut run = Record::create(&folder.path().join("run"), &order, 2, serde_json::Value::Null).unwrap();
+        assert!(calibrated(&run).is_none());
+        for (step, output) in calibrations(Path::new("db"), Size::Quick, 1).iter().zip([
+            serde_json::json!({ "reads_per_second": 5000.0 }),
+            serde_json::json!({ "writes_per_second": 700.0 }),
+        ]) {
+            let ended = step.left_out(String::new());
+            run.add(crate::record::Ended { output: vec![output], skipped: None, ..ended }).unwrap();
+        }
+        let Some(Part::Text(told)) = calibrated(&run) else { panic!("nothing is said") };
+        assert!(told.contains("5,000 reads of 8KiB") && told.contains("700 writes of 4 KiB"), "{told}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod report;
 
-use super::{AROUND, Experiment, Needs, Rival};
+use super::{AROUND, Experiment, Needs, Rival, calibrations};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -341,6 +341,8 @@ impl Experiment for Tune {
                 ..Step::default()
             });
         }
+        let filled = crate::servers::database(&usual(order, &plan).folder(data));
+        steps.extend(calibrations(&filled, order.size, order.seed));
         for time in 1..=order.repeat {
             for run in &runs {
                 steps.push(Step {

@@ -303,7 +303,8 @@ impl Options {
             keep_to(&mut command, &options.folder);
             Ok(command)
         };
-        let mut process = Process::launch(&title(), &options.folder, options.memory, Signal::TERM, command)?;
+        let mut process =
+            Process::launch(&title(), &options.folder, options.memory, [Signal::TERM; 2], command)?;
         let began = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             process.must_run()?;

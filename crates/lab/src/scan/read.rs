@@ -4,8 +4,6 @@ use super::{Base, Plan, ROW_LEN, Rows, Session, Take, watch};
 use crate::device::{Counters, number_of};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -223,12 +221,6 @@ fn measure(
         "watched": watch::report(&seen),
         "cached_behind_bytes": watch::cached(&base.folder()),
     }))
-}
-
-/// What Gannet reads back by itself after an opening: without it, a database that is opened is as cold as it can be.
-pub fn forget_hot(folder: &Path) {
-    // There is none where nothing was in memory.
-    let _ = fs::remove_file(folder.join("lab.gnt-wal").join("hot"));
 }
 
 /// One measurement of a database that was just opened. The planner's own choice is not measured where it is a plan that is forced as well: then it is

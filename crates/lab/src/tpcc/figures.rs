@@ -17,7 +17,7 @@ fn percentiles(latency: &Histogram) -> Map<String, Value> {
 }
 
 impl Outcome {
-    /// Rates, latencies of all and by kind, and what came of each sample: when it ended, transactions, then milliseconds: p50, p99, the longest, p95.
+    /// Rates, latencies of all and by kind (those with their histograms, of which the one of all is the sum), and what came of each sample: when it ended, transactions, then milliseconds: p50, p99, the longest, p95.
     pub fn to_json(&self) -> Value {
         let kinds: Map<String, Value> = (Kind::ALL.iter().zip(&self.latencies).zip(&self.reads))
             .zip(self.conflicts)
@@ -27,6 +27,7 @@ impl Outcome {
                 // Reads are those of an embedded database, for each transaction.
                 let more = [
                     ("count", latency.count().into()),
+                    ("buckets_us", latency.buckets_json()),
                     ("conflicts", conflicts.into()),
                     ("serial_reads", each(reads.serial).into()),
                     ("batches", each(reads.batches).into()),
@@ -93,6 +94,9 @@ mod tests {
             assert!((from..from * 1.02).contains(&value), "{value}");
         };
         within(&figures["kinds"]["payment"]["p999_ms"], 2.0);
+        let buckets = figures["kinds"]["payment"]["buckets_us"].as_array().unwrap();
+        assert_eq!((buckets.len(), &buckets[0][1]), (1, &json!(40)));
+        within(&buckets[0][0], 2000.0);
         within(&figures["p95_ms"], 10.0);
         within(&figures["p50_ms"], 10.0);
     }

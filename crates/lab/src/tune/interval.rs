@@ -2,8 +2,11 @@
 //!
 //! Seconds that follow each other are alike (a checkpoint, a cache that fills), so taking each for a measurement of its own would make intervals too narrow. Means
 //! of long enough batches are nearly independent (batch means, see Law, "Simulation Modeling and Analysis", chapter 9): neighbours are put together until their means are
-//! not alike any more, or few are left. Where there are three runs or more, each from a fresh start, their means are what is taken: that has the differences between runs
-//! in it, too (replication and deletion, same chapter).
+//! not alike any more, or few are left. Where there are several runs, each from a fresh start, their means are what is taken: that has the differences between runs
+//! in it, too (replication and deletion, same chapter). Two of them that happen to be alike say little of how runs differ: of them it is the wider interval. Of a single run
+//! there is only what differs within it.
+//!
+//! The mean is that of all that was counted, whichever way the interval comes from: batches are for how sure it is.
 
 /// Most batches that a run is cut into.
 const BATCHES_MOST: usize = 20;
@@ -38,11 +41,14 @@ impl Interval {
 
     /// Of runs of one configuration, each with what was counted in equal pieces of its time.
     pub fn of_runs(runs: &[Vec<f64>], confidence: f64) -> Option<Self> {
-        let values: Vec<f64> = match runs.len() >= RUNS_ENOUGH {
-            true => runs.iter().filter(|run| !run.is_empty()).map(|run| mean(run)).collect(),
-            false => runs.iter().flat_map(|run| batches(run)).collect(),
-        };
-        Interval::of(&values, confidence)
+        let means: Vec<f64> = runs.iter().filter(|run| !run.is_empty()).map(|run| mean(run)).collect();
+        let of_means = Interval::of(&means, confidence)?;
+        if means.len() >= RUNS_ENOUGH {
+            return Some(of_means);
+        }
+        let batches: Vec<f64> = runs.iter().flat_map(|run| batches(run)).collect();
+        let within = Interval::of(&batches, confidence).and_then(|interval| interval.half);
+        Some(Interval { half: of_means.half.into_iter().chain(within).reduce(f64::max), ..of_means })
     }
 
     /// Its lower end; the mean, where the interval is not known.
@@ -74,14 +80,15 @@ fn likeness(values: &[f64]) -> f64 {
     if all > 0.0 { neighbours / all } else { 0.0 }
 }
 
-/// Means of batches of values that follow each other, as many as are not alike. What is left over at the end belongs to none.
+/// Means of batches of values that follow each other, as many as are not alike. Each value is in one of them, so some have one value more than others.
 pub fn batches(values: &[f64]) -> Vec<f64> {
     let mut count = BATCHES_MOST.min(values.len());
     loop {
         if count == 0 {
             return Vec::new();
         }
-        let means: Vec<f64> = values.chunks_exact(values.len() / count).take(count).map(mean).collect();
+        let begin = |batch: usize| batch * values.len() / count;
+        let means: Vec<f64> = (0..count).map(|batch| mean(&values[begin(batch)..begin(batch + 1)])).collect();
         if count / 2 < BATCHES_LEAST || likeness(&means) <= ALIKE {
             return means;
         }
@@ -208,7 +215,21 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn three_runs_are_judged_by_their_means() {
+    fn what_was_counted_last_is_in_the_mean_as_well() {
+        // As many intervals as a quick run has, and nearly twice as many as there are batches at most.
+        for count in [25_u32, 39, 1, 20] {
+            let run: Vec<f64> = (0..count).map(|at| if at < 20 { 100.0 } else { 200.0 }).collect();
+            let interval = Interval::of_runs(std::slice::from_ref(&run), 0.95).unwrap();
+            assert!((interval.mean - mean(&run)).abs() < 1e-9, "{count}: {interval:?}");
+            assert_eq!(interval.half.is_some(), count > 1, "{count}: {interval:?}");
+        }
+        // A run that was counted more often weighs as much as another one.
+        let interval = Interval::of_runs(&[vec![10.0; 10], vec![30.0; 25]], 0.95).unwrap();
+        assert!((interval.mean - 20.0).abs() < 1e-9, "{interval:?}");
+    }
+
+    #[test]
+    fn several_runs_are_judged_by_their_means() {
         // Within each run everything is the same: only the runs differ.
         let runs = vec![vec![10.0; 10], vec![12.0; 10], vec![11.0; 10]];
         let interval = Interval::of_runs(&runs, 0.95).unwrap();
@@ -216,7 +237,12 @@ pub(super) mod tests {
             (interval.mean - 11.0).abs() < 1e-9
                 && (interval.half.unwrap() - 4.303 / 3_f64.sqrt()).abs() < 0.01
         );
+        // What differs between two runs is in their interval as well.
         let two = Interval::of_runs(&runs[..2], 0.95).unwrap();
-        assert!(two.mean == 11.0 && two.half.unwrap() < 2.0);
+        assert!(two.mean == 11.0 && (two.half.unwrap() - 12.706).abs() < 0.01, "{two:?}");
+        // Two that happen to be alike are as sure as what differs within them.
+        let uneven: Vec<f64> = (0..20).map(|at| if at % 2 == 0 { 5.0 } else { 15.0 }).collect();
+        let alike = Interval::of_runs(&[uneven.clone(), uneven], 0.95).unwrap();
+        assert!(alike.mean == 10.0 && alike.half.unwrap() > 1.0, "{alike:?}");
     }
 }

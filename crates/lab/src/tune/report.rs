@@ -92,9 +92,14 @@ fn conclusion(tuned: &Tuned) -> String {
         tuned.config.describe(),
         plus_minus(tuned.interval_of(pick)),
         percent(Some(tuned.rules.confidence)),
-        if runs == 1 { "trial" } else { "trials" },
+        if runs == 1 { "trial: how trials differ is not in it" } else { "trials" },
     );
-    if !tuned.found.is_complete {
+    if let Some(why) = &tuned.found.ended_by {
+        let _ = write!(
+            text,
+            "It was ended before everything was decided ({why}): what was not raced stands where it began. "
+        );
+    } else if !tuned.found.is_complete {
         text.push_str(
             "There was not time enough to decide everything: what was not raced stands where it began. ",
         );
@@ -182,6 +187,7 @@ fn verdict(tuned: &Tuned, leg: &Leg, points: &[Point], labels: &[String]) -> Str
     let mut text = match leg.raced.end {
         End::Decided => "Decided.",
         End::Rounds => "Not decided with all the rounds there may be: some could not be told apart.",
+        End::Time if tuned.found.ended_by.is_some() => "It was ended before it was decided.",
         End::Time => "There was no time to decide it.",
     }
     .to_owned();
@@ -233,6 +239,9 @@ pub fn settings_file(tuned: &Tuned) -> String {
         plus_minus(tuned.interval_of(&tuned.found.pick)),
         config.describe()
     );
+    if let Some(why) = &tuned.found.ended_by {
+        let _ = writeln!(out, "# It was ended before everything was decided: {}.", why.replace('\n', " "));
+    }
     let _ = writeln!(out, "memory = \"{}\"", format_size(config.memory));
     let _ = writeln!(out, "io = \"{}\"", config.io);
     if config.connections + CONNECTIONS_OVER > CONNECTIONS_ANYWAY {
@@ -303,7 +312,7 @@ pub(crate) mod tests {
             dimensions: space.dimensions(),
             rules: Rules { confidence: 0.95, indifference: 0.03, rounds_most: 5 },
             config: space.config(&pick),
-            found: Found { pick, legs: vec![leg], is_complete: false },
+            found: Found { pick, legs: vec![leg], is_complete: false, ended_by: None },
             trials: vec![trial(0, 10.0), trial(0, 10.0), trial(0, 10.0), trial(1, 40.0)],
             processors: 2,
             seconds: 1.0,
@@ -327,6 +336,20 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(!text.contains("--page-size"), "what was not raced is not told: {text}");
+    }
+
+    #[test]
+    fn a_tuning_that_was_ended_says_why() {
+        let mut tuned = tuned();
+        tuned.found.ended_by = Some("the disk\nis full".to_owned());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gannet.toml");
+        std::fs::write(&file, settings_file(&tuned)).unwrap();
+        gannet_server::settings::Settings::gather(Some(&file), [], []).unwrap();
+        assert!(
+            settings_file(&tuned).contains("# It was ended before everything was decided: the disk is full.")
+        );
+        assert!(conclusion(&tuned).contains("(the disk\nis full)"), "{}", conclusion(&tuned));
     }
 
     #[test]

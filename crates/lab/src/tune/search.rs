@@ -9,7 +9,7 @@
 //! 2. Where a race was not decided for want of time, the dimension stands where it was measured to be best, or where it began, and [`Found::is_complete`] is false.
 
 use super::race::{End, Measured, Raced, Rules, Standing, race};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// How often a dimension is raced at most.
@@ -51,12 +51,15 @@ pub struct Found {
     pub legs: Vec<Leg>,
     /// Whether each dimension was decided with the others where they are.
     pub is_complete: bool,
+    /// Why it was ended before that, where it was not for want of time.
+    #[serde(default)]
+    pub ended_by: Option<String>,
 }
 
 /// Searches from `start` on.
 ///
 /// # Errors
-/// Those of `measure`; or no value of a dimension can be.
+/// Those of `measure`. That no value of a dimension can be ends it, with what was found until then.
 pub fn search(
     dimensions: &[Dimension],
     start: Point,
@@ -66,7 +69,7 @@ pub fn search(
     let mut pick = start;
     let mut legs: Vec<Leg> = Vec::new();
     let mut times = vec![0; dimensions.len()];
-    let mut is_complete = true;
+    let (mut is_complete, mut ended_by) = (true, None);
     let same_others = |leg: &Leg, pick: &Point| {
         (0..pick.len()).all(|other| other == leg.dimension || leg.at[other] == pick[other])
     };
@@ -102,11 +105,13 @@ pub fn search(
                     Standing::Impossible(why) => Some(&**why),
                     _ => None,
                 });
-                bail!("none of the values of {} can be: {}", of_it.name, why.unwrap_or("none was measured"));
+                let why = why.unwrap_or("none was measured");
+                is_complete = false;
+                ended_by = Some(format!("none of the values of {} can be: {why}", of_it.name));
             }
             let is_out_of_time = raced.end == End::Time;
             legs.push(Leg { dimension, at, values, raced });
-            if is_out_of_time {
+            if is_out_of_time || ended_by.is_some() {
                 is_complete = false;
                 break 'search;
             }
@@ -115,7 +120,7 @@ pub fn search(
             break;
         }
     }
-    Ok(Found { pick, legs, is_complete })
+    Ok(Found { pick, legs, is_complete, ended_by })
 }
 
 #[cfg(test)]
@@ -187,9 +192,25 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_there_is_no_pick() {
-        let failed = search(&dimensions(&[2]), vec![0], &RULES, &mut |_| {
+        let found = search(&dimensions(&[2]), vec![0], &RULES, &mut |_| {
             Ok(Measured::Impossible("too small".to_owned()))
         });
-        assert!(failed.unwrap_err().to_string().contains("too small"));
+        let found = found.unwrap();
+        assert!(found.ended_by.as_ref().is_some_and(|why| why.contains("too small")), "{found:?}");
+        // What was raced before stays: two rounds of two decide the first dimension.
+        let mut tried = 0;
+        let found = search(&dimensions(&[2, 2]), vec![0, 0], &RULES, &mut |point| {
+            tried += 1;
+            Ok(match tried {
+                ..=4 => Measured::Value(1.0 + point[0] as f64),
+                _ => Measured::Impossible("too small".to_owned()),
+            })
+        });
+        let found = found.unwrap();
+        assert_eq!(
+            (found.pick.clone(), found.legs.len(), found.is_complete),
+            (vec![1, 0], 2, false),
+            "{found:?}"
+        );
     }
 }

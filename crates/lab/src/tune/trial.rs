@@ -13,6 +13,7 @@ use gannet_base::units::format_size;
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +97,7 @@ pub struct Setup {
 #[error("{0}")]
 pub struct Impossible(pub String);
 
-/// Copies a file of a database that nobody has open, durably, so that the page cache can let it go.
+/// Copies a file that nobody has open, durably, so that the page cache can let it go.
 ///
 /// # Errors
 /// The system's.
@@ -105,6 +106,32 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     File::open(to)?.sync_all()?;
     // The next trial is to find memory as this one does.
     chill(&[from.to_owned()])
+}
+
+/// The folder of a database's log.
+pub fn log_of(file: &Path) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+/// Copies a database with its log, which has what is not at home yet: a close leaves that to the next start where it would take too long.
+///
+/// # Errors
+/// The system's, or there is a log at the other place.
+pub fn copy_with_log(from: &Path, to: &Path) -> Result<()> {
+    copy(from, to)?;
+    let (log, log_there) = (log_of(from), log_of(to));
+    if log.is_dir() {
+        fs::create_dir(&log_there).with_context(|| format!("cannot make {log_there:?}"))?;
+        for entry in fs::read_dir(&log)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                copy(&entry.path(), &log_there.join(entry.file_name()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Creates an empty database with pages of this size, and segments of the log, one of which has to fit into every budget that it is opened with.
@@ -123,7 +150,7 @@ pub fn create(file: &Path, page_size: u64, segment_size: u64) -> Result<()> {
 /// Tries a configuration; gives what was measured, as JSON.
 ///
 /// # Errors
-/// [`Impossible`], where the server refuses the configuration; else what went wrong, or "interrupted".
+/// [`Impossible`], where the server refuses the configuration, or the load fails with it; else what went wrong, or "interrupted".
 pub fn run(setup: &Setup, config: &Config, stop: &AtomicBool) -> Result<Value> {
     if setup.folder.exists() {
         fs::remove_dir_all(&setup.folder).with_context(|| format!("cannot remove {:?}", setup.folder))?;
@@ -159,13 +186,14 @@ fn in_folder(setup: &Setup, config: &Config, stop: &AtomicBool) -> Result<Value>
         io: config.io.clone(),
         settings: given.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect(),
     };
-    let server = options.start().map_err(|error| {
+    let impossible = |error: anyhow::Error| {
         if stop.load(Ordering::Relaxed) {
             anyhow!("interrupted")
         } else {
             Impossible(format!("{error:#}")).into()
         }
-    })?;
+    };
+    let server = options.start().map_err(impossible)?;
     let mut observer = Observer::new(&server, &setup.folder)?;
     let plan = load::Plan {
         connections: config.connections,
@@ -175,8 +203,10 @@ fn in_folder(setup: &Setup, config: &Config, stop: &AtomicBool) -> Result<Value>
         setup: session_settings(config),
         seed: setup.seed,
     };
+    // Connections that find no memory, or a server that ends: others may still be.
     let outcome =
-        load::run(&|| server.client("lab"), &setup.mix, &plan, stop, &mut |moment| observer.look(moment))?;
+        load::run(&|| server.client("lab"), &setup.mix, &plan, stop, &mut |moment| observer.look(moment))
+            .map_err(impossible)?;
     if let Some(size) = setup.size {
         // The report is the second script.
         builtin::check(&mut observer.client, size, outcome.done[0])?;

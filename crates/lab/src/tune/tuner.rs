@@ -7,7 +7,7 @@ use super::race::{Measured, Rules};
 use super::search::{Dimension, Found, Point, search};
 use super::trial::{self, Config, Impossible, Setup};
 use crate::chart::number;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use gannet_base::units::{format_duration, format_size};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -80,8 +80,12 @@ pub struct Order {
     pub space: Space,
     /// When who is dropped.
     pub rules: Rules,
-    /// How long it may take in all.
+    /// How long it may take in all, since `begun`.
     pub time: Duration,
+    /// When it was asked for: what was prepared since is a part of the time.
+    pub begun: Instant,
+    /// How long the copy of a trial takes, about, as the first one did; until a trial has shown it.
+    pub copying: Duration,
     /// The databases, by the size of their pages.
     pub templates: BTreeMap<u64, PathBuf>,
     /// The folder of trials, which is not there yet.
@@ -151,12 +155,11 @@ fn is_idle(measured: &Value) -> bool {
     measured["per_second_mean"].as_f64().unwrap_or(0.0) <= 0.0
 }
 
-/// Tunes; `tell` is told what goes on.
+/// Tunes; `tell` is told what goes on. Where it is ended, by an error or by `stop`, there is what was tried until then: [`Found::ended_by`] says why.
 ///
 /// # Errors
-/// A trial fails, no value of a dimension can be, nothing was done in any trial, or "interrupted".
+/// There is not a single trial: why; or nothing was done in any.
 pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Result<Tuned> {
-    let begun = Instant::now();
     let dimensions = order.space.dimensions();
     if dimensions.iter().all(|dimension| dimension.values.len() < 2) {
         bail!(
@@ -166,20 +169,22 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
         );
     }
     let mut trials: Vec<Tried> = Vec::new();
-    let mut longest = order.warm_up + order.measure + AROUND;
+    let mut longest = order.warm_up + order.measure + AROUND + order.copying;
+    let mut broken: Option<anyhow::Error> = None;
     let start = vec![0; dimensions.len()];
     let mut count = 0;
-    let found = search(&dimensions, start, &order.rules, &mut |point| {
-        if begun.elapsed() + longest > order.time {
+    let mut found = search(&dimensions, start, &order.rules, &mut |point| {
+        if order.begun.elapsed() + longest > order.time {
             return Ok(Measured::OutOfTime);
         }
         let config = order.space.config(point);
-        let template = order.templates.get(&config.page_size);
+        let Some(template) = order.templates.get(&config.page_size) else {
+            broken = Some(anyhow!("no database with pages of {}", config.page_size));
+            return Ok(Measured::OutOfTime);
+        };
         count += 1;
         let setup = Setup {
-            template: template
-                .with_context(|| format!("no database with pages of {}", config.page_size))?
-                .clone(),
+            template: template.clone(),
             folder: order.folder.clone(),
             is_confined: order.is_confined,
             mix: order.mix.clone(),
@@ -188,14 +193,16 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
             measure: order.measure,
             seed: order.seed + count,
         };
-        let left = order.time.saturating_sub(begun.elapsed()).as_secs();
+        let left = order.time.saturating_sub(order.begun.elapsed()).as_secs();
         let left = format_duration(Duration::from_secs(left));
         let tried = Instant::now();
         let measured = match trial::run(&setup, &config, stop) {
             Ok(measured) => measured,
             Err(error) => {
                 let Some(Impossible(why)) = error.downcast_ref() else {
-                    return Err(error.context(config.describe()));
+                    // What was tried is known all the same.
+                    broken = Some(error.context(config.describe()));
+                    return Ok(Measured::OutOfTime);
                 };
                 tell(&format!("{left} left at most; {}: cannot be: {why}", config.describe()));
                 return Ok(Measured::Impossible(why.clone()));
@@ -208,9 +215,22 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
         Ok(Measured::Value(rate))
     })?;
     if trials.is_empty() {
-        bail!("the time, {}, is not enough for a single trial", format_duration(order.time));
+        if let Some(error) = broken {
+            return Err(error);
+        }
+        if let Some(why) = found.ended_by {
+            bail!(why);
+        }
+        bail!(
+            "the time, {}, is not enough for a single trial, which takes {} about: give it more by --time",
+            format_duration(order.time),
+            format_duration(Duration::from_secs(longest.as_secs_f64().ceil() as u64))
+        );
     }
-    if trials.iter().all(|tried| is_idle(&tried.measured)) {
+    if let Some(error) = broken {
+        found.ended_by = Some(format!("{error:#}"));
+    }
+    if found.ended_by.is_none() && trials.iter().all(|tried| is_idle(&tried.measured)) {
         bail!(
             "no transaction ended within the measured time, {}, of any trial: there is nothing to pick by. Give trials more time by --seconds, or the load less to do",
             format_duration(order.measure)
@@ -224,7 +244,7 @@ pub fn tune(order: &Order, stop: &AtomicBool, tell: &mut dyn FnMut(&str)) -> Res
         config,
         trials,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds: order.begun.elapsed().as_secs_f64(),
     })
 }
 
@@ -251,6 +271,8 @@ pub(super) mod tests {
             space,
             rules: Rules { confidence: 0.95, indifference: 0.03, rounds_most: 3 },
             time: Duration::from_secs(1),
+            begun: Instant::now(),
+            copying: Duration::ZERO,
             templates: BTreeMap::new(),
             folder: PathBuf::new(),
             is_confined: false,
@@ -262,10 +284,21 @@ pub(super) mod tests {
         };
         let error = tune(&order, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("nothing to choose from") && error.contains("memory 1MiB"), "{error}");
-        // Nor is anything tried without time for it.
+        // Nor is anything tried without time for it: what was prepared, and the copy, are a part of that.
         let order = Order { space: super::tests::space(), ..order };
-        let error = tune(&order, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+        let tuned =
+            |order: &Order| tune(order, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+        let error = tuned(&order);
         assert!(error.contains("not enough for a single trial"), "{error}");
+        let hour = Duration::from_secs(3600);
+        let long = Order { time: hour, copying: hour, ..order.clone() };
+        assert!(tuned(&long).contains("not enough for a single trial"), "{}", tuned(&long));
+        let begun = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        let late = Order { time: Duration::from_secs(90), begun, ..order.clone() };
+        assert!(tuned(&late).contains("not enough for a single trial"), "{}", tuned(&late));
+        // What goes wrong in the first trial is said.
+        let error = tuned(&Order { time: hour, ..order });
+        assert!(error.contains("no database with pages of"), "{error}");
     }
 
     #[test]

@@ -8,11 +8,13 @@ mod tasks;
 mod tests;
 mod values;
 
-use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, SQLITE};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, SQLITE, calibrations};
+use crate::admin::measure::MADE_MOST;
 use crate::admin::task::Task;
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
+use crate::servers::database;
 use crate::sides::{GANNET, Side};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -276,6 +278,7 @@ impl Experiment for Admin {
         let steps = Steps { plan: Plan::of(order.size), data };
         let contestants = contestants(order);
         let mut all: Vec<Step> = contestants.iter().map(|&side| steps.load(side, order.seed)).collect();
+        all.extend(calibrations(&database(&steps.base(GANNET)), order.size, order.seed));
         for time in 1..=order.repeat {
             let seed = order.seed + u64::from(time);
             all.extend(steps.round(&contestants, time, seed, order.size == Size::Quick));
@@ -283,12 +286,13 @@ impl Experiment for Admin {
         all
     }
 
-    /// The data are four memories, and up to a half more with others. One folder is copied, grows, and what a task makes is as large again, and half of that the one before.
+    /// The data are four memories, and up to a half more with others. One folder is copied, and grows by what users add and by the log. Beside it is what a task makes, which may be as
+    /// large, as often as it may run; or the chain of incremental backups, which is less; or a second copy.
     fn needs(&self, order: &Order) -> Needs {
         let plan = Plan::of(order.size);
         let filled = plan.memory() * 4 / 2 * 3;
         let count = contestants(order).len() as u64;
-        Needs { disk: count * filled + 3 * filled, memory: plan.memory() + AROUND }
+        Needs { disk: (count + 2 + MADE_MOST as u64) * filled, memory: plan.memory() + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

@@ -3,9 +3,10 @@
 use super::Plan;
 use super::found::Found;
 use super::values::figure;
-use crate::admin::measure::GARBAGE;
+use crate::admin::measure::{GARBAGE, MADE_MOST};
 use crate::admin::task::Task;
 use crate::document::{Document, Part};
+use crate::experiments::calibrated;
 use crate::record::{Record, Size};
 use crate::sides::{POSTGRESQL, Side};
 use gannet_base::units::format_size;
@@ -160,7 +161,7 @@ impl Found<'_> {
             Part::Text(format!(
                 "TPC-C with {} warehouses, {} of memory. {held} {} users without think times, each transaction committed durably, work over {socket}; {outside}. Each task is a step of its own on a fresh copy of the loaded data: {} s of users that do not count, then {} s without the task, with it, without it, in a closed loop (full \
                  load); then the same in an open loop at half of that throughput (half load), where latency counts from when a transaction comes in. A task begins again when it has ended, once a second \
-                 at most; the time with it lasts until it has ended, {} s at most, and its first run's time counts. Then the users are gone and it runs alone. Files are removed only when nobody is \
+                 at most; the time with it lasts until it has ended, {} s at most, and its first run's time counts. What makes files runs {MADE_MOST} times at most, a sweep once, and the users leave then. Then the users are gone and it runs alone. Files are removed only when nobody is \
                  measured.{rough}",
                 plan.warehouses,
                 format_size(plan.memory()),
@@ -175,6 +176,7 @@ impl Found<'_> {
                 self.who_sweeps()
             )),
         ];
+        parts.extend(calibrated(self.run));
         if let left_out @ 1.. = self.left_out() {
             parts.push(Part::Text(format!(
                 "Firebird's validation could not lock {left_out} tables within 10 s, and has left them out: it did less than the others."

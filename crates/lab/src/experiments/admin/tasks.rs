@@ -2,8 +2,8 @@
 
 use super::found::Found;
 use super::values::{
-    busy, figure, known, lost, median, median_bound, range, range_of, ratio, ratio_bound, seconds_alone,
-    seconds_beside, shown, shown_bound, with, without,
+    beside, busy, figure, is_beside, known, lost, median, median_bound, range, range_of, ratio, ratio_bound,
+    seconds_alone, seconds_beside, shown, shown_bound, without,
 };
 use crate::admin::task::Task;
 use crate::chart::{Bars, Bound, Figure, Kind as Chart, Line, Spread, number};
@@ -117,25 +117,25 @@ impl Found<'_> {
 
     pub(super) fn full_load(&self) -> Vec<Part> {
         let name = "transactions_per_second";
-        let kept = |told: &Value| ratio(with(told, "closed", name), without(told, "closed", name));
+        let kept = |told: &Value| ratio(beside(told, "closed", name), without(told, "closed", name));
         let mut rows = Vec::new();
         for (task, side) in self.rows() {
             let ratios = self.each(side, task, kept);
             let [seconds, times] = self.beside(side, task, "closed");
-            let beside = |task| median_bound(&self.each(side, task, |told| seconds_beside(told, "closed")));
+            let took = |task| median_bound(&self.each(side, task, |told| seconds_beside(told, "closed")));
             rows.push(vec![
                 task.name().to_owned(),
                 self.title(side),
                 format!(
                     "{} → {}",
                     shown(median(&self.each(side, task, |told| without(told, "closed", name)))),
-                    shown(median(&self.each(side, task, |told| with(told, "closed", name))))
+                    shown(median(&self.each(side, task, |told| beside(told, "closed", name))))
                 ),
                 shown(median(&ratios)),
                 range(&ratios),
                 seconds,
                 times,
-                shown_bound(ratio_bound(beside(task), beside(Task::Copy))),
+                shown_bound(ratio_bound(took(task), took(Task::Copy))),
                 shown(median(&self.each(side, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
                 shown_bound(median_bound(&self.each(side, task, lost))),
             ]);
@@ -165,8 +165,27 @@ impl Found<'_> {
             }),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ];
+        parts.extend(self.hardly_beside("closed"));
         parts.extend(DRAWN.into_iter().filter_map(|task| self.over_time(task)));
         parts
+    }
+
+    /// Whose figures of users are left out, as they had the task beside them for a small part of their time only.
+    fn hardly_beside(&self, load: &str) -> Option<Part> {
+        let is_left_out =
+            |&(task, side): &(Task, Side)| self.task(side, task).iter().any(|told| !is_beside(told, load));
+        let names: Vec<String> = self
+            .rows()
+            .iter()
+            .filter(|row| is_left_out(row))
+            .map(|&(task, side)| format!("the {} of {}", task.name(), self.title(side)))
+            .collect();
+        (!names.is_empty()).then(|| {
+            Part::Text(format!(
+                "What users had beside {} is left out: it ran for less than half of their time, in which they had found their way, so that says little of it.",
+                names.join(", ")
+            ))
+        })
     }
 
     /// The users' throughput at full load, before, with and behind the task, against the mean before.
@@ -209,13 +228,13 @@ impl Found<'_> {
     }
 
     pub(super) fn half_load(&self) -> Vec<Part> {
-        let slower = |told: &Value| ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms"));
+        let slower = |told: &Value| ratio(beside(told, "open", "p99_ms"), without(told, "open", "p99_ms"));
         let name = "transactions_per_second";
         let mut rows = Vec::new();
         for (task, side) in self.rows() {
             let ratios = self.each(side, task, slower);
             let kept =
-                self.each(side, task, |told| ratio(with(told, "open", name), without(told, "open", name)));
+                self.each(side, task, |told| ratio(beside(told, "open", name), without(told, "open", name)));
             let [seconds, times] = self.beside(side, task, "open");
             rows.push(vec![
                 task.name().to_owned(),
@@ -223,7 +242,7 @@ impl Found<'_> {
                 format!(
                     "{} → {}",
                     shown(median(&self.each(side, task, |told| without(told, "open", "p99_ms")))),
-                    shown(median(&self.each(side, task, |told| with(told, "open", "p99_ms"))))
+                    shown(median(&self.each(side, task, |told| beside(told, "open", "p99_ms"))))
                 ),
                 shown(median(&ratios)),
                 range(&ratios),
@@ -242,7 +261,7 @@ impl Found<'_> {
             "the task's s",
             "÷ alone",
         ];
-        vec![
+        let mut parts = vec![
             self.bars(
                 "half-load-p99",
                 "Users' p99 at half load beside the task, ÷ without it",
@@ -251,7 +270,9 @@ impl Found<'_> {
                 |told| slower(told).map(Bound::from),
             ),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
-        ]
+        ];
+        parts.extend(self.hardly_beside("open"));
+        parts
     }
 
     /// With which tasks Gannet is ahead of each rival, and with which it is not.
@@ -288,14 +309,14 @@ impl Found<'_> {
             judge("time alone, s", false, &seconds_alone);
             judge("time at full load, s", false, &|told| seconds_beside(told, "closed"));
             judge("users' throughput kept at full load", true, &|told| {
-                ratio(with(told, "closed", name), without(told, "closed", name)).map(Bound::from)
+                ratio(beside(told, "closed", name), without(told, "closed", name)).map(Bound::from)
             });
             judge("transactions lost to one run", false, &lost);
             judge("users' p99 at half load ÷ without", false, &|told| {
-                ratio(with(told, "open", "p99_ms"), without(told, "open", "p99_ms")).map(Bound::from)
+                ratio(beside(told, "open", "p99_ms"), without(told, "open", "p99_ms")).map(Bound::from)
             });
             judge("users' p99 at half load, ms", false, &|told| {
-                with(told, "open", "p99_ms").map(Bound::from)
+                beside(told, "open", "p99_ms").map(Bound::from)
             });
         }
         if rows.is_empty() {

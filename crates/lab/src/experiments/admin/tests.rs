@@ -56,6 +56,7 @@ fn run(folder: &std::path::Path, rivals: &[&str], steps: Vec<(String, Value)>) -
             output,
             group: Value::Null,
             skipped: None,
+            under: None,
         })
         .unwrap();
     }
@@ -90,6 +91,29 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
     assert!(text.contains("users' throughput kept at full load | check (0.900 : 0.500) | –"), "{text}");
     assert!(text.contains("After 3 of the steps") && !text.contains("No rival"), "{text}");
     assert!(text.contains("PostgreSQL's autovacuum is off") && !text.contains("sweep interval"), "{text}");
+}
+
+#[test]
+fn users_beside_a_sweep_that_was_over_at_once_are_not_judged_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = |name: &str, busy: f64| {
+        let mut sweep = told(name, 0.1, Some(0.1), 0.9);
+        sweep["task"] = "sweep".into();
+        for load in ["closed", "open"] {
+            sweep["phases"][load]["with"]["beside"]["busy_seconds"] = busy.into();
+        }
+        sweep
+    };
+    let steps = vec![
+        (task_id(GANNET, Task::Sweep, 1), sweep("Gannet", 0.1)),
+        (task_id(POSTGRESQL, Task::Sweep, 1), sweep("PostgreSQL 15", 1.5)),
+    ];
+    let text = report(&run(&folder.path().join("run"), &["postgresql"], steps)).markdown();
+    assert!(text.contains("| sweep | Gannet | 1,000 → – | – | – | 0.100 |"), "{text}");
+    assert!(text.contains("| sweep | Gannet | 10.0 → – | – |"), "{text}");
+    assert!(text.contains("| sweep | PostgreSQL 15 | 1,000 → 900 | 0.900 |"), "{text}");
+    assert!(text.contains("beside the sweep of Gannet is left out"), "{text}");
+    assert!(text.contains("users' throughput kept at full load | – | –"), "{text}");
 }
 
 #[test]

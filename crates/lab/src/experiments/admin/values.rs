@@ -1,7 +1,11 @@
 //! Figures of what a step has printed.
 
+use crate::admin::task::Task;
 use crate::chart::{Bound, Spread, number};
 use serde_json::Value;
+
+/// The share of the users' time in which a task that runs once has to be there for it to be judged by that time.
+const MOST: f64 = 0.5;
 
 /// The median of what several repetitions brought.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
@@ -79,8 +83,20 @@ pub(super) fn without(told: &Value, load: &str, name: &str) -> Option<f64> {
     Some((of("before")? + of("behind")?) / 2.0)
 }
 
+/// A figure of the users with the task.
 pub(super) fn with(told: &Value, load: &str, name: &str) -> Option<f64> {
     figure(told, &format!("/phases/{load}/with/{name}"))
+}
+
+/// Whether the users beside a task that runs once had it beside them for most of their time.
+pub(super) fn is_beside(told: &Value, load: &str) -> bool {
+    let repeats = told["task"].as_str().and_then(Task::named).is_none_or(Task::repeats);
+    repeats || busy(told, load).is_some_and(|share| share >= MOST)
+}
+
+/// The same of a figure that is to say what the task has cost the users; `None` where they had it beside them for a small part of their time only.
+pub(super) fn beside(told: &Value, load: &str, name: &str) -> Option<f64> {
+    with(told, load, name).filter(|_| is_beside(told, load))
 }
 
 pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<f64> {

@@ -79,19 +79,25 @@ impl Found<'_> {
         Spread::of(&self.figures(step, contestant, path))
     }
 
-    /// What was counted as long as nothing was the matter.
-    pub(super) fn before(&self, contestant: &Contestant) -> Vec<Series> {
-        let step = if contestant.is_killed() { "crash" } else { "steady" };
-        self.outputs(step, contestant)
-            .into_iter()
-            .filter_map(|output| Series::of(&output["samples"]))
-            .collect()
+    /// What a step has counted in one repetition.
+    fn series(&self, step: &str, contestant: &Contestant, round: u32) -> Option<Series> {
+        Series::of(&self.run.find(&id(step, contestant, round))?.output.first()?["samples"])
     }
 
-    /// What was counted after a start.
+    /// What was counted as long as nothing was the matter, in one repetition.
+    fn before_in(&self, contestant: &Contestant, round: u32) -> Option<Series> {
+        let step = if contestant.is_killed() { "crash" } else { "steady" };
+        self.series(step, contestant, round)
+    }
+
+    /// The same, in each.
+    pub(super) fn before(&self, contestant: &Contestant) -> Vec<Series> {
+        (1..=self.run.order.repeat).filter_map(|round| self.before_in(contestant, round)).collect()
+    }
+
+    /// What was counted after a start, in each repetition.
     fn after(&self, contestant: &Contestant) -> Vec<Series> {
-        let outputs = self.outputs("loaded", contestant);
-        outputs.into_iter().filter_map(|output| Series::of(&output["samples"])).collect()
+        (1..=self.run.order.repeat).filter_map(|round| self.series("loaded", contestant, round)).collect()
     }
 
     /// Operations a second before the kill.
@@ -106,14 +112,14 @@ impl Found<'_> {
 
     /// Seconds until as much was done as before, where it was, and how often it was not.
     fn recovered(&self, contestant: &Contestant) -> (Vec<f64>, usize) {
-        let rates = self.before(contestant).into_iter().map(|series| series.rate(self.plan.before.into()));
-        let reached: Vec<Option<f64>> = self
-            .after(contestant)
-            .iter()
-            .zip(rates)
+        // A start has been loaded with what its own repetition had been killed at, where that was measured.
+        let reached = |round: u32| {
+            let rate = self.before_in(contestant, round)?.rate(self.plan.before.into());
+            let after = self.series("loaded", contestant, round)?;
             // Nobody gets back to nothing.
-            .map(|(after, rate)| after.reaches(SHARE * rate).filter(|_| rate > 0.0))
-            .collect();
+            Some(after.reaches(SHARE * rate).filter(|_| rate > 0.0))
+        };
+        let reached: Vec<Option<f64>> = (1..=self.run.order.repeat).filter_map(reached).collect();
         let missed = reached.iter().filter(|at| at.is_none()).count();
         (reached.into_iter().flatten().collect(), missed)
     }

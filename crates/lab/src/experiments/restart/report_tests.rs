@@ -15,6 +15,7 @@ fn ended(id: &str, output: Value) -> Ended {
         output: vec![output],
         group: Value::Null,
         skipped: None,
+        under: None,
     }
 }
 
@@ -99,6 +100,26 @@ fn a_report_says_what_was_recorded() {
         "{text}"
     );
     assert!(text.contains("without a memory cgroup"), "{text}");
+}
+
+#[test]
+fn a_start_is_compared_with_the_speed_before_its_own_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = record(folder.path(), &["crash", "loaded"]);
+    let order = run.order.clone();
+    drop(run);
+    let mut run = Record::open(&folder.path().join("run")).unwrap();
+    let one = contestants(&order).into_iter().find(|one| one.is_killed()).unwrap();
+    let mut add = |step: &str, round: u32, samples: Value| {
+        run.add(ended(&id(step, &one, round), json!({ "samples": samples, "first_commit_seconds": 0.2 })))
+            .unwrap();
+    };
+    // The start of the first repetition was not measured: the second one's was as fast as before its kill, and slower than before the first one's.
+    add("crash", 1, samples(0.0, [200; 100]));
+    add("crash", 2, samples(0.0, [20; 100]));
+    add("loaded", 2, samples(0.2, [20; 60]));
+    let found = Found { plan: Plan::of(order.size), contestants: contestants(&order), run: &run };
+    assert_eq!(found.recovered(&one), (vec![0.2], 0));
 }
 
 #[test]

@@ -257,6 +257,8 @@ impl Found<'_> {
         let memory = [("group_resident_bytes", ", no files"), ("group_cached_bytes", ", cached")];
         vec![
             figure("transactions", "Transactions", "transactions a second", &[("transactions", "")], 1.0),
+            figure("p50", "Latency of half of the transactions", "ms", &[("p50_ms", "")], 1.0),
+            figure("p95", "Latency of 95 of 100 transactions", "ms", &[("p95_ms", "")], 1.0),
             figure("p99", "Latency of 99 of 100 transactions", "ms", &[("p99_ms", "")], 1.0),
             figure("writes", "Writes of the device", "writes a second", &[("device_writes", "")], 1.0),
             figure("reads", "Reads of the device", "reads a second", &[("device_reads", "")], 1.0),

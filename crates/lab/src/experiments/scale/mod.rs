@@ -6,10 +6,11 @@
 mod figures;
 mod report;
 
-use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, calibrations};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
+use crate::servers::database;
 use crate::throttle::AS_IS;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -215,6 +216,8 @@ impl Experiment for Scale {
                 steps.push(load_step(&contestant, plan, &folder(&contestant), order.seed));
             }
         }
+        let filled = database(&data.join("gannet"));
+        steps.extend(calibrations(&filled, order.size, order.seed));
         for profile in &order.profiles {
             for round in 1..=order.repeat {
                 for multiple in MULTIPLES {
@@ -289,12 +292,13 @@ mod tests {
         let steps = |order: &Order| Scale.steps(order, Path::new("data"));
         let alone = steps(&order(Size::Quick, &[]));
         assert_eq!(alone.iter().filter(|step| step.makes.is_some()).count(), 1);
-        assert_eq!(alone.len(), 1 + 2 * MULTIPLES.len());
+        // Beside them what the device does alone: reads, and writes.
+        assert_eq!(alone.len(), 1 + 2 + 2 * MULTIPLES.len());
         let rivals = steps(&order(Size::Standard, &["postgresql"]));
         // The rival with as much log as we have stands beside the largest only.
-        assert_eq!(rivals.len(), 2 + 2 * (2 * MULTIPLES.len() + 1));
+        assert_eq!(rivals.len(), 2 + 2 + 2 * (2 * MULTIPLES.len() + 1));
         let both = steps(&order(Size::Quick, &["postgresql", "firebird"]));
-        assert_eq!(both.len(), 3 + 2 * 3 * MULTIPLES.len());
+        assert_eq!(both.len(), 3 + 2 + 2 * 3 * MULTIPLES.len());
         let limited = alone.iter().find(|step| step.id == run_id("Gannet", "cloud", 5.0, 1)).unwrap();
         let fits = both.iter().filter(|step| step.command.iter().any(|word| word == "--fits"));
         // Everybody's, with either device.

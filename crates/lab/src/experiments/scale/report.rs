@@ -4,7 +4,7 @@ use super::figures::{PUBLISHED, PUBLISHED_MEMORY};
 use super::{Contestant, MULTIPLES, Plan, SESSIONS, contestants, contestants_at, has, load_id, run_id};
 use crate::chart::{Spread, number};
 use crate::document::{Document, Part};
-use crate::experiments::{FIREBIRD, POSTGRESQL, Rival};
+use crate::experiments::{FIREBIRD, POSTGRESQL, Rival, calibrated};
 use crate::record::{Ended, Record};
 use crate::throttle::AS_IS;
 use gannet_base::units::format_size;
@@ -142,6 +142,7 @@ impl Found<'_> {
         if !loaded.is_empty() {
             parts.push(Part::Text(format!("{}.", loaded.join("; "))));
         }
+        parts.extend(calibrated(self.run));
         if self.run.order.profiles.iter().any(|name| name != AS_IS) {
             parts.push(Part::Text(format!(
                 "Limits of the device are limits of requests a second, for reads and for writes each, set by cgroup v1's block-I/O controller for its root group: so what the kernel writes \
@@ -293,6 +294,7 @@ mod tests {
                 output: vec![measured(rate, violations)],
                 group: Value::Null,
                 skipped: None,
+                under: None,
             };
             run.add(ended).unwrap();
         }
@@ -313,6 +315,9 @@ mod tests {
         assert!(text.contains("| Gannet | 5× | 500 | 500–500 | 12.0 | 5.00 |"), "{text}");
         assert!(text.contains("| Gannet | 5× | 2.00 | 2.00–2.00 |"), "{text}");
         assert!(text.contains("the 1 conditions") && text.contains("and held"), "{text}");
+        for figure in ["p50-as-is.svg", "p95-as-is.svg", "p99-as-is.svg"] {
+            assert!(text.contains(figure), "{figure}: {text}");
+        }
     }
 
     #[test]

@@ -467,8 +467,16 @@ mod tests {
             };
             let (id, command) = (step.id, step.command);
             let output = vec![output];
-            let ended =
-                Ended { id, command, began_unix: 1, seconds: 1.0, output, group: Value::Null, skipped: None };
+            let ended = Ended {
+                id,
+                command,
+                began_unix: 1,
+                seconds: 1.0,
+                output,
+                group: Value::Null,
+                skipped: None,
+                under: None,
+            };
             run.add(ended).unwrap();
         }
         run
@@ -499,6 +507,26 @@ mod tests {
         let limited = |id: &str| steps.iter().find(|step| step.id == id).and_then(|step| step.limit);
         assert!(limited("2x, SQLite, scan, chosen, 1").is_some());
         assert_eq!(limited("2x, Gannet's server, direct, scan, chosen, 1"), None);
+    }
+
+    #[test]
+    fn patterns_are_drawn_beside_what_the_device_alone_reads_in_sequence() {
+        use crate::chart::Kind;
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = run(&folder.path().join("run"));
+        for ended in run.ended.iter_mut().filter(|ended| ended.id.starts_with("device, sequential")) {
+            ended.output = vec![json!({ "bytes_per_second": 2e8, "threads": 4 })];
+        }
+        let document = Scan.report(&run);
+        let limit = |id: &str| {
+            let figure = document.figures().find(|figure| figure.id == id).unwrap();
+            let Kind::Bars { limit, .. } = &figure.kind else { panic!("{figure:?}") };
+            limit.clone().map(|(_, values)| values)
+        };
+        // Rows have 200 bytes; in the order of an index they are not read in sequence.
+        let values = limit("patterns-twice").unwrap();
+        assert!(values.contains(&Some(1e6)) && values.contains(&None), "{values:?}");
+        assert_eq!(limit("patterns-fits"), None);
     }
 
     #[test]

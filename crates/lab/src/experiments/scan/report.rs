@@ -125,6 +125,13 @@ fn rate(
 
 fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
     let name = if memory == Memory::Twice { "twice" } else { "fits" };
+    let sequential = found.sequential().map(|(rates, _)| rates.most);
+    // What is in memory is not read, and rows in the order of an index are not read in sequence.
+    let limit = sequential.filter(|_| memory == Memory::Twice).map(|rate| {
+        let of = |plan| (plan != QueryPlan::Index).then_some(rate / ROW_LEN as f64);
+        let name = "rows' bytes, read from the device alone in sequence".to_owned();
+        (name, PATTERNS.iter().map(|&(_, _, plan)| of(plan)).collect())
+    });
     let bars = found.contestants().into_iter().map(|contestant| Bars {
         values: PATTERNS
             .iter()
@@ -142,10 +149,9 @@ fn patterns(found: &Found<'_>, memory: Memory) -> Vec<Part> {
         kind: Kind::Bars {
             groups: PATTERNS.iter().map(|(title, ..)| (*title).to_owned()).collect(),
             bars: bars.collect(),
-            limit: None,
+            limit,
         },
     };
-    let sequential = found.sequential().map(|(rates, _)| rates.most);
     let mut head = vec!["", "", "s", "rows/s", "rows, MB/s"];
     if memory == Memory::Twice {
         head.extend(["read, MB/s", "÷ device in sequence at most", "reads/s", "written, MiB"]);

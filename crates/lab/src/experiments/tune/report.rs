@@ -3,6 +3,7 @@
 use super::{Axis, CONNECTIONS, Plan, REPORTS, Run, TUNER, axes, grid};
 use crate::chart::{Bars, Figure, Kind, number};
 use crate::document::{Document, Part};
+use crate::experiments::calibrated;
 use crate::record::Record;
 use crate::tune::builtin::Size;
 use crate::tune::explain::{Why, percent};
@@ -275,11 +276,13 @@ pub(super) fn report(run: &Record) -> Document {
         }),
         Part::Commands(size.script().lines().map(str::to_owned).collect()),
         Part::Text(
-            "Intervals are at a confidence of 95 %: of means of batches within a run, where there are fewer than three, else of the runs' means (Student's t). The load's threads run on \
+            "Intervals are at a confidence of 95 % (Student's t): of the runs' means where there are several, of two the wider one of that and of batches within them; of a single run of means of batches within it, \
+             so that how runs differ is not in it. The load's threads run on \
              the processors that the server runs on; how busy the disk was is counted for the whole disk, whoever else uses it. There is nothing about locks to set: no slots of a hash table, no memory of a lock manager."
                 .to_owned(),
         ),
     ];
+    parts.extend(calibrated(run));
     parts.extend(published());
     for axis in &axes {
         parts.extend(found.axis(axis));
@@ -351,13 +354,22 @@ mod tests {
         for step in Tune.steps(&run.order, Path::new("data")) {
             let output = match step.id.as_str() {
                 TUNER => json!({ "measured": tuned }),
-                id if id.starts_with("load") => json!({}),
+                id if id.starts_with("load") || id.starts_with("calibration") => json!({}),
                 _ => measured(&step.command),
             };
             let (id, command) = (step.id, step.command);
             let (group, skipped) = (Value::Null, None);
-            run.add(Ended { id, command, began_unix: 0, seconds: 1.0, output: vec![output], group, skipped })
-                .unwrap();
+            run.add(Ended {
+                id,
+                command,
+                began_unix: 0,
+                seconds: 1.0,
+                output: vec![output],
+                group,
+                skipped,
+                under: None,
+            })
+            .unwrap();
         }
         let document = report(&run);
         let text = texts(&document);
