@@ -33,7 +33,9 @@ fn a_running_server_is_asked() {
     };
     assert_eq!(setting("snapshot_limit")["effective"], "0s");
     assert_eq!(setting("memory")["requested"], "256MiB");
-    assert!(!setting("io")["reason"].as_str().unwrap().is_empty());
+    for name in ["io", "queues"] {
+        assert!(!setting(name)["reason"].as_str().unwrap().is_empty(), "{name}");
+    }
     let names: Vec<&str> =
         server["forecasts"].as_array().unwrap().iter().map(|gauge| gauge["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["horizon", "log", "space"]);
