@@ -78,7 +78,7 @@ fn a_segment_with_a_record_before_the_horizon_waits() {
 fn a_segment_that_keeps_much_from_being_freed_does_not_wait_until_it_is_full() {
     let (db, tree) = create(None);
     let shared = Arc::clone(&db.begin(TransactionOptions::default()).shared);
-    let mut write = |len: usize| {
+    let write = |len: usize| {
         let mut txn = db.begin(TransactionOptions::default());
         txn.put(&tree, b"row", &vec![7; len]).unwrap();
         txn.commit().unwrap();
