@@ -255,7 +255,7 @@ impl Figures {
                 "process_anonymous_peak_bytes": self.memory.process_bytes,
             },
             "io": self.mode.as_ref().map(|mode| json!({
-                "requested": crate::arguments::request_name(mode.requested),
+                "requested": mode.requested.name(),
                 "effective": mode.effective.name(),
                 "reason": mode.reason,
             })),
