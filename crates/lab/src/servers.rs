@@ -25,7 +25,7 @@ const HASTE: Duration = Duration::from_secs(10);
 /// How often it is looked whether it is there.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Gannet's limit of a shutdown where nothing is to be left to the next start, on a slow disk neither: less than [`SHUTDOWN`].
-const WHOLE_SHUTDOWN: &str = "100s";
+const WHOLE_SHUTDOWN: &str = "GANNET_SHUTDOWN_LIMIT=100s";
 /// Numbers in the sockets' names.
 const OUR_PORT: u16 = 5433;
 const THEIR_PORT: u16 = 5434;
@@ -58,7 +58,7 @@ pub struct Options {
     pub memory: Option<u64>,
     /// Gannet's I/O mode.
     pub io: String,
-    /// More settings: `--name value` of Gannet, also files of more databases, `name=value` of PostgreSQL. They go before those that are set here anyway.
+    /// More settings: `--name value` of Gannet, also files of more databases, and `GANNET_NAME=value` of what has no such option; `name=value` of PostgreSQL. They go before those that are set here anyway.
     pub settings: Vec<String>,
 }
 
@@ -154,16 +154,12 @@ fn version_of(mut command: Command) -> Option<String> {
 
 /// Gannet with a budget for filling a database whose file is to be copied without its log afterwards: see [`end_whole`].
 pub fn whole(folder: &Path, budget: u64) -> Options {
-    let settings = [("--memory", &*budget.to_string()), ("--shutdown-limit", WHOLE_SHUTDOWN)];
     Options {
         kind: Kind::Gannet,
         folder: folder.to_owned(),
         memory: None,
         io: "auto".to_owned(),
-        settings: settings
-            .into_iter()
-            .flat_map(|(name, value)| [name.to_owned(), value.to_owned()])
-            .collect(),
+        settings: vec!["--memory".to_owned(), budget.to_string(), WHOLE_SHUTDOWN.to_owned()],
     }
 }
 
@@ -205,10 +201,13 @@ fn command(kind: Kind, group: Option<&Group>, program: &Path, signal: &str) -> C
     tied_as(account, group, program, signal)
 }
 
-/// Variables are settings to Gannet's programs, which are given theirs in words.
+/// What names of variables begin with that are settings of Gannet.
+const VARIABLE: &str = "GANNET_";
+
+/// Variables are settings to Gannet's programs, which are given theirs by us.
 fn forget_settings(command: &mut Command) {
     let names = std::env::vars_os().map(|(name, _)| name);
-    for name in names.filter(|name| name.to_string_lossy().starts_with("GANNET_")) {
+    for name in names.filter(|name| name.to_string_lossy().starts_with(VARIABLE)) {
         command.env_remove(name);
     }
 }
@@ -320,8 +319,14 @@ impl Options {
             Kind::Gannet => {
                 let mut command = command(self.kind, group, &gannet()?, "TERM");
                 command.arg("serve").arg(database(&self.folder)).args(["--listen", "none"]);
-                command.args(["--port", &OUR_PORT.to_string()]).args(self.gannet_settings());
+                command.args(["--port", &OUR_PORT.to_string()]);
                 forget_settings(&mut command);
+                for setting in self.gannet_settings() {
+                    match setting.split_once('=').filter(|(name, _)| name.starts_with(VARIABLE)) {
+                        Some((name, value)) => command.env(name, value),
+                        None => command.arg(setting),
+                    };
+                }
                 Ok(command)
             }
             Kind::PostgreSql => {
@@ -656,6 +661,23 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_setting_that_is_no_option_of_the_server_is_given_as_a_variable() {
+        let options = whole(Path::new("/a/db"), 1 << 20);
+        let Ok(command) = options.command(None) else { return };
+        let limit = command.get_envs().find(|(name, _)| *name == "GANNET_SHUTDOWN_LIMIT");
+        assert_eq!(limit.and_then(|(_, value)| value?.to_str()), Some("100s"));
+        let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
+        assert!(words.windows(2).any(|two| two == ["--memory", "1048576"]), "{words:?}");
+        assert!(!words.iter().any(|word| word.contains("SHUTDOWN")), "{words:?}");
+        let settings = gannet_server::settings::Settings::gather(
+            None,
+            [("GANNET_SHUTDOWN_LIMIT".to_owned(), "100s".to_owned())],
+            [],
+        );
+        assert!(settings.unwrap().duration("shutdown_limit").unwrap() < SHUTDOWN);
+    }
 
     #[test]
     fn a_server_that_nobody_wants_any_more_ends_in_haste() {
