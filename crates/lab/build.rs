@@ -1,7 +1,8 @@
 //! Tells the program which commit it was built from: a figure is one of that, whatever the tree is when it is measured.
 //!
-//! `GANNET_BUILD` is the commit; where what is built was edited since, with `-dirty-` and a sum of the edits behind it, so that two states of a tree are told apart; `unknown`
+//! `BUILT_FROM` is the commit; where what is built was edited since, with `-dirty-` and a sum of the edits behind it, so that two states of a tree are told apart; `unknown`
 //! outside of a repository of ours, as in a tarball. It is found again when a commit is made or checked out, and when a source is edited, which builds the program anew anyway.
+//! Cargo has whatever it runs see the variable: a name that begins with `GANNET_` would be a setting of the server's.
 //! Two packages use this script: the laboratory, and the command line, whose sources make no other laboratory.
 
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ fn main() {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!(
-        "cargo::rustc-env=GANNET_BUILD={}",
+        "cargo::rustc-env=BUILT_FROM={}",
         build(&root, &sources).unwrap_or_else(|| "unknown".to_owned())
     );
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// With the commit that it was built from: see `build.rs`.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("GANNET_BUILD"), ")");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILT_FROM"), ")");
 const UNITS: &str = "Sizes are bytes with units (512MiB), durations human (10s).";
 
 /// A database for data larger than memory.

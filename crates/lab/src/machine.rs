@@ -20,7 +20,7 @@ fn kibibytes(path: &str, name: &str) -> Option<u64> {
 }
 
 /// The commit that this program was built from, and whether its sources were edited since: see `build.rs`.
-pub const COMMIT: &str = env!("GANNET_BUILD");
+pub const COMMIT: &str = env!("BUILT_FROM");
 
 /// Machine, kernel and the program's commit.
 pub fn describe() -> Value {
