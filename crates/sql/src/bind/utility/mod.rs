@@ -227,7 +227,6 @@ pub enum Discard {
 
 /// Options of EXPLAIN.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "they are the options users know")]
 pub struct ExplainOptions {
     /// ANALYZE
     pub analyze: bool,
