@@ -444,9 +444,9 @@ fn explain_of_execute_shows_the_plan_that_it_would_have_now() {
     );
     let mut session = fixture.session();
     session.run("prepare p as select a from t where b = 7");
-    assert!(session.one("explain execute p").contains("Seq Scan"));
+    assert!(session.list("explain execute p").contains("Seq Scan"));
     fixture.session().run("create index on t (b)");
-    assert!(session.one("explain execute p").contains("t_b_idx"));
+    assert!(session.list("explain execute p").contains("t_b_idx"));
     fixture.session().run("drop table t");
     assert_eq!(session.attempt("explain execute p").unwrap_err().state().0, "42P01");
 }
