@@ -12,8 +12,19 @@ const SHORT: usize = 8 << 10;
 
 /// Bytes of memory to be charged while the statements of a text are read and run, one after the other; 0 for a short one.
 pub fn weight(sql: &str) -> u64 {
+    let (tokens, longest) = tokens(sql);
+    tokens * TOKEN + longest * NODE
+}
+
+/// Tokens of the text of one statement for which [`weight`] has a charge, for their nodes as well.
+pub(crate) fn weighed_tokens(sql: &str) -> u64 {
+    tokens(sql).1
+}
+
+/// Tokens of a text, and of its longest statement; none of a short text.
+fn tokens(sql: &str) -> (u64, u64) {
     if sql.len() <= SHORT {
-        return 0;
+        return (0, 0);
     }
     let (mut tokens, mut statement, mut longest) = (0u64, 0u64, 0u64);
     let mut rest = sql.as_bytes();
@@ -24,7 +35,7 @@ pub fn weight(sql: &str) -> u64 {
         statement = if first == b';' { 0 } else { statement + 1 };
         longest = longest.max(statement);
     }
-    tokens * TOKEN + longest * NODE
+    (tokens, longest)
 }
 
 /// Bytes of the token that text begins with, with the whitespace behind it.

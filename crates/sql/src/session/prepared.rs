@@ -47,6 +47,8 @@ pub(super) struct Planned {
     pub(super) sizes: Arc<PlannedSizes>,
     /// Tables whose definitions it needs as they are.
     pub(super) written: Vec<Oid>,
+    /// Bytes that it takes, about, beyond what its text lets expect.
+    pub(super) bytes: u64,
 }
 
 impl Prepared {
@@ -63,6 +65,11 @@ impl Prepared {
     /// Version of the definitions that its plan was made with.
     pub(super) fn catalog_version(&self) -> u64 {
         self.plan.as_ref().map_or(0, |plan| plan.catalog.version)
+    }
+
+    /// Bytes of its plan beyond what its text lets expect.
+    pub(super) fn plan_bytes(&self) -> u64 {
+        self.plan.as_ref().map_or(0, |plan| plan.bytes)
     }
 
     #[cfg(test)]
@@ -87,6 +94,7 @@ impl Prepared {
             point: None,
             written: Vec::new(),
             of_the_moment: false,
+            bytes: 0,
         });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
     }
@@ -111,7 +119,7 @@ impl Portal {
 impl Prepared {
     fn bytes(&self) -> u64 {
         let text = self.parsed.as_ref().map_or(0, |parsed| parsed.text.len());
-        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE
+        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE + self.plan_bytes()
     }
 }
 
