@@ -21,6 +21,7 @@ pub mod codec;
 mod crew;
 pub mod ddl;
 pub mod dump;
+mod effort;
 mod error;
 mod escape;
 pub mod exec;

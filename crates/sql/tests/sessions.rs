@@ -461,9 +461,9 @@ fn explain_of_execute_shows_the_plan_that_it_would_have_now() {
     );
     let mut session = fixture.session();
     session.run("prepare p as select a from t where b = 7");
-    assert!(session.one("explain execute p").contains("Seq Scan"));
+    assert!(session.list("explain execute p").contains("Seq Scan"));
     fixture.session().run("create index on t (b)");
-    assert!(session.one("explain execute p").contains("t_b_idx"));
+    assert!(session.list("explain execute p").contains("t_b_idx"));
     fixture.session().run("drop table t");
     assert_eq!(session.attempt("explain execute p").unwrap_err().state().0, "42P01");
 }
@@ -1611,4 +1611,59 @@ fn rows_much_longer_than_their_text_are_copied_one_after_the_other() {
     assert_eq!(error.state().0, "53200");
     assert_eq!(error.fields().context.as_deref(), Some("COPY d, line 2"));
     assert_eq!(session.one("select count(*) from d"), "0");
+}
+
+#[test]
+fn a_short_statement_does_not_double_with_each_of_its_levels() {
+    // With a budget of 32 MiB.
+    let fixture = Fixture::new("create table tt (a int, b bool); insert into tt values (3, true)");
+    let mut session = fixture.session();
+    let nested = |times: usize, first: &str, wrap: &dyn Fn(&str) -> String| {
+        (0..times).fold(first.to_owned(), |inner, _| wrap(&inner))
+    };
+    let sums = nested(25, "select a as x, a as y from tt", &|inner| {
+        format!("select x+y as x, x-y as y from ({inner}) s where x >= y")
+    });
+    assert_eq!(session.run(&sums), [["24576", "0"]]);
+    let groups = nested(25, "select a as x, a as y from tt", &|inner| {
+        format!("select x+y as x, x-y as y from ({inner}) s where x >= y group by x+y, x-y")
+    });
+    assert_eq!(session.run(&groups), [["24576", "0"]]);
+    // AND and OR are no work of their own.
+    let truths = nested(25, "select b as x, b as y, a from tt", &|inner| {
+        format!("select x and (y or a < 7) as x, y and (x or a > 7) as y, a from ({inner}) s where a > 1")
+    });
+    assert_eq!(session.run(&truths), [["t", "t", "3"]]);
+    let between = nested(40, "b", &|inner| format!("({inner} between false and b)"));
+    let not_between = nested(40, "b", &|inner| format!("({inner} not between b and false)"));
+    let member = nested(40, "b", &|inner| format!("({inner} in (b, false, not b))"));
+    let symmetric = nested(25, "b", &|inner| format!("({inner} between symmetric b and false)"));
+    let row = format!("select {between}, {not_between}, {member}, {symmetric} from tt");
+    assert_eq!(session.run(&row), [["t", "t", "t", "t"]]);
+}
+
+#[test]
+fn what_a_short_statement_comes_to_is_charged() {
+    let columns: Vec<String> = (0..800).map(|number| format!("c{number} int")).collect();
+    let fixture = Fixture::new(&format!("create table w ({})", columns.join(", ")));
+    let mut session = fixture.session();
+    let joined: Vec<String> = (0..300).map(|number| format!("w w{number}")).collect();
+    let rows = vec!["(w is null)"; 400].join(" or ");
+    let stars = vec!["(select count(*) from (select w.*, x.* from w, w x) y)"; 50].join(", ");
+    for sql in [
+        format!("select count(*) from {}", joined.join(" natural join ")),
+        format!("select count(*) from w where {rows}"),
+        format!("select {stars}"),
+        // The bounds are needed twice, and each has its own.
+        format!(
+            "select {}",
+            (0..25).fold("true".to_owned(), |inner, _| format!("(false between symmetric {inner} and true)"))
+        ),
+    ] {
+        let error = session.fails(&sql, "53200");
+        assert!(
+            error.fields().detail.as_deref().is_some_and(|detail| detail.contains("To plan this statement"))
+        );
+    }
+    assert_eq!(session.one("select count(*) from w natural join w x where w is not null"), "0");
 }

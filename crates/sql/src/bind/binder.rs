@@ -11,6 +11,7 @@ use super::places::Places;
 use super::tokens::position;
 use super::{Bound, Scope, identifier};
 use crate::catalog::{ColumnNumber, Table};
+use crate::effort;
 use crate::functions::TableFunction;
 use crate::logical::{AggregateCall, ColumnId, ColumnInfo, Columns, Common, Planned, Scalar};
 use crate::types::{Modifier, NO_MODIFIER, Type, Value};
@@ -335,6 +336,7 @@ impl<'a> Binder<'a> {
     }
 
     pub(super) fn count_relation(&mut self) -> Result<()> {
+        effort::made(1)?;
         self.relations += 1;
         if self.relations > MAX_RELATIONS {
             let message = format!("a statement of more than {MAX_RELATIONS} relations");
@@ -378,6 +380,8 @@ impl<'a> Binder<'a> {
 
     /// Shows a relation in the level's FROM clause.
     pub(super) fn show(&mut self, visible: Visible) {
+        // They are in the list of all columns, in the relation's and in that of all in sight. Who binds what comes next passes an error on.
+        let _ = effort::made(2 * visible.columns.len());
         let serial = self.level().serial;
         for (_, id) in &visible.columns {
             self.owners.insert(*id, serial);

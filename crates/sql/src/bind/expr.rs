@@ -5,8 +5,9 @@ use super::bridge::{SYMMETRIC, list_items};
 use super::operators::{inner, row_of};
 use super::tokens::position;
 use super::{bind_type, identifier};
+use crate::effort;
 use crate::functions::record;
-use crate::logical::walk::for_each_column;
+use crate::logical::walk::{for_each_column, size};
 use crate::logical::{Comparison, Scalar, is_volatile};
 use crate::types::cast::{CastContext, context};
 use crate::types::{NO_MODIFIER, Type, Value, text};
@@ -16,6 +17,7 @@ use sqlparser::ast::{self, DataType, Expr, Ident, Spanned};
 impl<'a> Binder<'a> {
     /// Binds an expression.
     pub(super) fn expr(&mut self, expr: &'a Expr) -> Result<Typed> {
+        effort::made(1)?;
         match expr {
             Expr::Identifier(ident) => self.identifier_expr(ident),
             Expr::CompoundIdentifier(parts) => self.compound_identifier(parts),
@@ -433,18 +435,28 @@ impl<'a> Binder<'a> {
                         || context(*ty, *common).is_some_and(|needed| needed == CastContext::Implicit)
                 })
         });
+        let alone =
+            if common.is_some() { single.iter().filter(|single| **single).count() } else { items.len() };
+        let repeated = alone + usize::from(common.is_some()) > 1;
+        let (argument, held) =
+            if repeated && is_large(&argument) { hold(argument) } else { (argument, None) };
+        let copied = size(&argument.scalar);
         let (mut list, mut terms) = (Vec::new(), Vec::new());
         for (item, single) in items.into_iter().zip(single) {
             match common {
                 Some(ty) if !single => list.push(self.implicit(item, ty)?.scalar),
-                _ => terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar),
+                _ => {
+                    effort::made(copied)?;
+                    terms.push(self.compare(Comparison::Equal, argument.clone(), item, at)?.scalar);
+                }
             }
         }
         if let Some(ty) = common {
             let argument = Box::new(self.comparand(argument, ty, CastContext::Implicit)?.scalar);
             terms.insert(0, Scalar::InList { argument, list });
         }
-        Ok(if terms.len() == 1 { terms.remove(0) } else { Scalar::Or(terms) })
+        let scalar = if terms.len() == 1 { terms.remove(0) } else { Scalar::Or(terms) };
+        Ok(release(held, scalar))
     }
 
     /// Whether an expression refers to columns of the innermost level, or to its aggregates.
@@ -464,9 +476,19 @@ impl<'a> Binder<'a> {
             Some(low) => (low, true),
             None => (low, false),
         };
+        // As in PostgreSQL, each comparison computes the operand for itself. It is bound for each: a parameter gets its type from the first,
+        // and a subquery has columns of its own. A large one is computed once, or it would double with every BETWEEN that it stands in.
+        let argument = self.expr(expr)?;
+        let (argument, held) = if is_large(&argument) { hold(argument) } else { (argument, None) };
+        let is_held = held.is_some();
+        let mut first = Some(argument.clone());
         let mut range = |low: &'a Expr, high: &'a Expr| {
             let mut side = |op, bound| {
-                let argument = self.expr(expr)?;
+                let argument = match first.take() {
+                    Some(argument) => argument,
+                    None if is_held => argument.clone(),
+                    None => self.expr(expr)?,
+                };
                 let bound = self.expr(bound)?;
                 Ok::<_, Error>(self.compare(op, argument, bound, at)?.scalar)
             };
@@ -484,6 +506,7 @@ impl<'a> Binder<'a> {
             let both = vec![scalar, range(high, low)?];
             scalar = if negated { Scalar::And(both) } else { Scalar::Or(both) };
         }
+        let scalar = release(held, scalar);
         Ok(Typed::new(scalar, Type::Bool).at(position(expr.span())))
     }
 
@@ -581,6 +604,14 @@ impl<'a> Binder<'a> {
         }
         self.settle(typed)
     }
+}
+
+/// Nodes of an operand that is computed wherever it is needed rather than once.
+const REPEATED_NODES: usize = 64;
+
+/// Whether an operand that is needed more than once is too large for that. What has no type yet is nothing but a literal or a parameter.
+fn is_large(operand: &Typed) -> bool {
+    operand.ty != Type::Unknown && size(&operand.scalar) > REPEATED_NODES
 }
 
 /// What stands for an expression that is to be computed once, and the expression itself for [`release`]. What costs nothing is no worse

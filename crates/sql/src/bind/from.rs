@@ -6,6 +6,7 @@ use super::binder::{
 use super::tokens::position;
 use super::{identifier, name_parts, name_position};
 use crate::catalog::Relation;
+use crate::effort;
 use crate::functions::{Resolved, resolve_function};
 use crate::logical::walk::{all_outputs, all_scalars, for_each_column, output};
 use crate::logical::{
@@ -16,6 +17,7 @@ use crate::system;
 use crate::types::{NO_MODIFIER, Type};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, FunctionArg, JoinConstraint, JoinOperator, Spanned, TableFactor, TableWithJoins};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -217,9 +219,10 @@ impl<'a> Binder<'a> {
     ) -> Result<Vec<(String, Option<usize>)>> {
         let columns = &self.level().sight.columns;
         let (left, right) = (&columns[base.1..middle.1], &columns[middle.1..]);
+        let right: HashSet<&str> = right.iter().map(|(name, _)| &**name).collect();
         Ok(left
             .iter()
-            .filter(|(name, _)| right.iter().any(|(other, _)| other == name))
+            .filter(|(name, _)| right.contains(&**name))
             .map(|(name, _)| (name.clone(), None))
             .collect())
     }
@@ -237,13 +240,17 @@ impl<'a> Binder<'a> {
         let columns = self.level().sight.columns.split_off(base.1);
         let (lefts, rights) = columns.split_at(middle.1 - base.1);
         self.weaken(base, middle, kind, reversed);
+        // A comparison, and the columns that are seen from now on.
+        effort::made(3 * names.len() + columns.len())?;
+        let (left_names, right_names) = (by_name(lefts), by_name(rights));
         let (mut merged, mut conditions, mut computed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut merged_names: HashSet<&str> = HashSet::with_capacity(names.len());
         for (name, at) in names {
-            if merged.iter().any(|(other, _): &(String, ColumnId)| other == name) {
+            if !merged_names.insert(name) {
                 let message = format!("column name \"{name}\" appears more than once in USING clause");
                 return Err(place(Error::new(SqlState::DUPLICATE_COLUMN, message), *at));
             }
-            let (left, right) = (using(lefts, name, "left")?, using(rights, name, "right")?);
+            let (left, right) = (using(&left_names, name, "left")?, using(&right_names, name, "right")?);
             let of = |this: &Self, id: ColumnId| {
                 let info = this.columns.get(id);
                 Typed { scalar: Scalar::Column(id), ty: info.ty, modifier: info.modifier, position: *at }
@@ -273,7 +280,7 @@ impl<'a> Binder<'a> {
             });
             merged.push((name.clone(), id));
         }
-        let not_merged = |(name, _): &&(String, ColumnId)| !names.iter().any(|(other, _)| other == name);
+        let not_merged = |(name, _): &&(String, ColumnId)| !merged_names.contains(&**name);
         let seen: Vec<(String, ColumnId)> = merged
             .iter()
             .chain(lefts.iter().filter(not_merged))
@@ -706,16 +713,24 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// The columns of a side by name; `None` for a name that several have.
+fn by_name(columns: &[(String, ColumnId)]) -> HashMap<&str, Option<ColumnId>> {
+    let mut found = HashMap::with_capacity(columns.len());
+    for (name, id) in columns {
+        found.entry(&**name).and_modify(|known| *known = None).or_insert(Some(*id));
+    }
+    found
+}
+
 /// The column of USING on one side.
-fn using(columns: &[(String, ColumnId)], name: &str, side: &str) -> Result<ColumnId> {
-    let mut found = columns.iter().filter(|(column, _)| column == name);
-    match (found.next(), found.next()) {
-        (Some((_, id)), None) => Ok(*id),
-        (Some(_), Some(_)) => {
+fn using(columns: &HashMap<&str, Option<ColumnId>>, name: &str, side: &str) -> Result<ColumnId> {
+    match columns.get(name) {
+        Some(Some(id)) => Ok(*id),
+        Some(None) => {
             let message = format!("common column name \"{name}\" appears more than once in {side} table");
             Err(Error::new(SqlState::AMBIGUOUS_COLUMN, message))
         }
-        (None, _) => {
+        None => {
             let message =
                 format!("column \"{name}\" specified in USING clause does not exist in {side} table");
             Err(Error::new(SqlState::UNDEFINED_COLUMN, message))

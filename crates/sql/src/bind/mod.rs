@@ -48,6 +48,7 @@ pub(crate) use bridge::identity_text;
 pub use datatype::bind_type;
 pub use parse::{Statements, parse};
 pub use utility::Utility;
+pub(crate) use weight::weighed_tokens;
 pub use weight::weight;
 
 /// Longest text of a statement, in bytes.

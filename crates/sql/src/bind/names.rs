@@ -3,6 +3,7 @@
 use super::binder::{Binder, RelationKind, Typed, Visible, named, place};
 use super::operators::inner;
 use super::select::null_of;
+use crate::effort;
 use crate::logical::{ColumnId, Scalar};
 use crate::types::Type;
 use crate::{Error, Result, SqlState};
@@ -64,7 +65,7 @@ impl Binder<'_> {
     fn whole_row(&mut self, name: &str, at: Option<usize>) -> Result<Option<Typed>> {
         let Some((level, relation)) = self.relation_named(name) else { return Ok(None) };
         let relation = relation.clone();
-        let parts = self.row_of_relation(level, &relation, at).into_iter().map(|part| part.scalar).collect();
+        let parts = self.row_of_relation(level, &relation, at)?.into_iter().map(|part| part.scalar).collect();
         let row = Scalar::Row(parts);
         // PostgreSQL makes the row of a join with an alias from its columns in any case.
         if !relation.optional || relation.kind == RelationKind::Join {
@@ -95,7 +96,7 @@ impl Binder<'_> {
         let Some((level, relation)) = self.relation_named(&name) else { return Ok(None) };
         let relation = relation.clone();
         self.mention(None, at, 1);
-        Ok(Some(self.row_of_relation(level, &relation, at)))
+        self.row_of_relation(level, &relation, at).map(Some)
     }
 
     fn relation_named(&self, name: &str) -> Option<(usize, &Visible)> {
@@ -105,8 +106,9 @@ impl Binder<'_> {
             .find_map(|level| self.relation_at(level, None, name).map(|relation| (level, relation)))
     }
 
-    fn row_of_relation(&mut self, level: usize, relation: &Visible, at: Option<usize>) -> Vec<Typed> {
-        relation.columns.iter().map(|(_, id)| self.use_column(level, *id, at)).collect()
+    fn row_of_relation(&mut self, level: usize, relation: &Visible, at: Option<usize>) -> Result<Vec<Typed>> {
+        effort::made(2 * relation.columns.len())?;
+        Ok(relation.columns.iter().map(|(_, id)| self.use_column(level, *id, at)).collect())
     }
 
     /// The column `qualifier.name`.

@@ -5,6 +5,8 @@ use super::from::Joined;
 use super::operators::inner;
 use super::tokens::position;
 use super::{name_parts, name_position};
+use crate::effort;
+use crate::logical::walk::size;
 use crate::logical::{
     ColumnId, Recheck, RecheckStep, Rel, Scalar, SortKey, is_volatile, same, type_of, walk,
 };
@@ -182,6 +184,7 @@ impl<'a> Binder<'a> {
                         Error::new(SqlState::SYNTAX_ERROR, "SELECT * with no tables specified is not valid");
                     return Err(place(error, at));
                 }
+                effort::made(2 * star.len())?;
                 let level = self.levels.len() - 1;
                 for (name, id) in star {
                     let typed = self.use_column(level, id, at);
@@ -197,6 +200,7 @@ impl<'a> Binder<'a> {
                 let parts = name_parts(name)?;
                 let (schema, table) = self.split_name(&parts).map_err(|error| place(error, at))?;
                 let (level, columns) = self.qualified_star(schema, table, at)?;
+                effort::made(2 * columns.len())?;
                 for (name, id) in columns {
                     let typed = self.use_column(level, id, at);
                     items.push(self.new_item(name, typed));
@@ -244,7 +248,7 @@ impl<'a> Binder<'a> {
             }
             let group = self.within(Clause::GroupBy, |this| {
                 let typed = match this.item_reference(expr, items, "GROUP BY", true)? {
-                    Some(index) => items[index].typed.clone(),
+                    Some(index) => copy(&items[index].typed)?,
                     None => this.expr(expr)?,
                 };
                 this.settle(typed)
@@ -315,7 +319,10 @@ impl<'a> Binder<'a> {
         for expr in list {
             let scalar = self.within(Clause::DistinctOn, |this| {
                 match this.item_reference(expr, items, "DISTINCT ON", false)? {
-                    Some(index) => Ok(this.settle(items[index].typed.clone())?.scalar),
+                    Some(index) => {
+                        let typed = copy(&items[index].typed)?;
+                        Ok(this.settle(typed)?.scalar)
+                    }
                     None => {
                         let typed = this.expr(expr)?;
                         Ok(this.settle(typed)?.scalar)
@@ -332,7 +339,7 @@ impl<'a> Binder<'a> {
             let (scalar, item) = self.within(Clause::OrderBy, |this| {
                 let item = this.item_reference(expr, &parts.items, "ORDER BY", false)?;
                 let typed = match item {
-                    Some(index) => parts.items[index].typed.clone(),
+                    Some(index) => copy(&parts.items[index].typed)?,
                     None => this.expr(expr)?,
                 };
                 // As it is written: what has no type yet gets one here and in the list.
@@ -657,6 +664,12 @@ fn output(items: Vec<Item>) -> Vec<Column> {
 pub(super) fn lock_conflict(lock: &ast::LockClause, what: &str) -> Error {
     let message = format!("{} is not allowed with {what}", super::lock::written(lock));
     Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+}
+
+/// An item of the list, where another clause names it.
+fn copy(item: &Typed) -> Result<Typed> {
+    effort::made(size(&item.scalar))?;
+    Ok(item.clone())
 }
 
 /// The place of a `*`; what other dialects put behind it is refused.

@@ -12,19 +12,32 @@ const SHORT: usize = 8 << 10;
 
 /// Bytes of memory to be charged while the statements of a text are read and run, one after the other; 0 for a short one.
 pub fn weight(sql: &str) -> u64 {
-    if sql.len() <= SHORT {
-        return 0;
-    }
-    let (tokens, longest) = counted(sql);
+    let (tokens, longest) = tokens(sql);
     tokens * TOKEN + longest * NODE
+}
+
+/// Tokens of the text of one statement for which [`weight`] has a charge, for their nodes as well.
+pub(crate) fn weighed_tokens(sql: &str) -> u64 {
+    tokens(sql).1
+}
+
+/// Tokens of a text, and of its longest statement; none of a short text.
+fn tokens(sql: &str) -> (u64, u64) {
+    if sql.len() <= SHORT {
+        return (0, 0);
+    }
+    counted(sql)
 }
 
 /// How many tokens there are, and how many the longest statement has, at least.
 fn counted(sql: &str) -> (u64, u64) {
     let (mut tokens, mut statement, mut longest) = (0u64, 0u64, 0u64);
     let mut rest = sql.as_bytes();
+    // Right behind a number a dollar begins no string.
+    let mut is_behind_number = false;
     while let Some(&first) = rest.first() {
-        let length = token_length(rest, first);
+        let length = if is_behind_number && first == b'$' { 1 } else { token_length(rest, first) };
+        is_behind_number = is_number(rest) && length == number(rest);
         rest = rest.get(length..).unwrap_or_default();
         tokens += 1;
         statement = if first == b';' { 0 } else { statement + 1 };

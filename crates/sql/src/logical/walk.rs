@@ -2,6 +2,9 @@
 
 use super::{AggregateCall, ColumnId, JoinKind, Rel, Scalar, SortKey, SubqueryKind};
 
+/// Bytes of a literal that are as much as a node.
+const LITERAL_BYTES: usize = 256;
+
 /// Calls `f` with the parts of an expression. The query within a subquery is no part; the left side of IN is.
 pub(crate) fn parts<'a>(scalar: &'a Scalar, f: &mut dyn FnMut(&'a Scalar)) {
     match scalar {
@@ -108,6 +111,24 @@ pub(crate) fn any(scalar: &Scalar, test: &dyn Fn(&Scalar) -> bool) -> bool {
     let mut found = false;
     parts(scalar, &mut |part| found = found || any(part, test));
     found
+}
+
+/// How large an expression is, in nodes, those of queries within subqueries included. A long literal counts as several.
+pub(crate) fn size(scalar: &Scalar) -> usize {
+    let mut size = match scalar {
+        Scalar::Literal { value, .. } => 1 + value.heap_bytes() / LITERAL_BYTES,
+        Scalar::Subquery(subquery) => 1 + rel_size(&subquery.query.rel),
+        _ => 1,
+    };
+    parts(scalar, &mut |part| size += self::size(part));
+    size
+}
+
+fn rel_size(rel: &Rel) -> usize {
+    let mut size = 1;
+    scalars(rel, &mut |scalar| size += self::size(scalar));
+    inputs(rel, &mut |input| size += rel_size(input));
+    size
 }
 
 /// Calls `f` with the inputs of a relation.

@@ -9,13 +9,13 @@
 //!
 //! `explain` writes a plan down for people.
 
-use crate::Result;
 use crate::bind::Bound;
 use crate::catalog::{Catalog, Oid, Table};
 use crate::logical::{ColumnId, ColumnInfo, Columns, Common, Planned, Rel, walk};
 use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
 use crate::types::{NO_MODIFIER, Type, Value};
+use crate::{Result, effort};
 use columns::ColumnSet;
 use path::{Leaf, PathRef};
 use std::cell::RefCell;
@@ -94,6 +94,7 @@ pub fn plan(
         Planned::Update(update) => planner.update(update),
         Planned::Delete(delete) => planner.delete(delete),
     }?;
+    effort::look()?;
     if cfg!(debug_assertions) {
         check::statement(&statement)?;
     }

@@ -12,18 +12,22 @@
 use super::columns::{ColumnSet, columns_of, free, nothing, output_set};
 use super::scalar::{Substitution, conjunction, conjuncts, constant, has_subquery, inline, refers_to, work};
 use super::simplify::Simplifier;
-use crate::Result;
-use crate::logical::walk::{output, parts_mut, scalars_mut};
+use crate::logical::walk::{output, parts_mut, scalars_mut, size};
 use crate::logical::{
     ColumnId, Common, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind, is_volatile,
     rel_is_volatile,
 };
 use crate::types::Value;
+use crate::{Result, effort};
 use std::mem::replace;
 use std::sync::atomic::Ordering;
 
 /// Work of an expression that is rather computed once than wherever it is used.
 const MERGED_WORK: f64 = 40.0;
+
+/// Nodes of an expression, at most, that may be put wherever it is used: what is used twice at every step on the way up doubles with it,
+/// also where it is no work.
+const MERGED_NODES: usize = 1000;
 
 /// See the module.
 pub(super) struct Normaliser<'a> {
@@ -46,6 +50,7 @@ impl Normaliser<'_> {
     pub(super) fn scalar(&mut self, scalar: &mut Scalar) -> Result<()> {
         if !self.merged.is_empty() {
             self.merged.scalar(scalar);
+            effort::made(0)?;
         }
         self.subqueries(scalar)?;
         self.simplifier.simplify(scalar)
@@ -72,6 +77,7 @@ impl Normaliser<'_> {
 
     /// A relation.
     pub(super) fn rel(&mut self, rel: &mut Rel) -> Result<()> {
+        effort::made(1)?;
         self.simplifier.enter()?;
         match rel {
             Rel::Table { .. } | Rel::System { .. } => {}
@@ -163,7 +169,12 @@ impl Normaliser<'_> {
             Scalar::Column(id) if nullable => own.contains(*id),
             Scalar::Column(_) => true,
             _ if nullable => false,
-            other => !is_volatile(other) && !has_subquery(other) && work(other) < MERGED_WORK,
+            other => {
+                !is_volatile(other)
+                    && !has_subquery(other)
+                    && work(other) < MERGED_WORK
+                    && size(other) <= MERGED_NODES
+            }
         });
         if !mergeable {
             return;

@@ -2,8 +2,12 @@
 
 use super::columns::{ColumnSet, columns_of, nothing, output_set};
 use super::scalar::{has_subquery, inline};
+use crate::logical::walk::{for_each_column, size};
 use crate::logical::{ColumnId, Rel, Scalar, SetOperation, is_volatile};
 use std::mem::replace;
+
+/// Nodes of the definitions that come into a condition that names one of them more than once, at most.
+const PUSHED_NODES: usize = 1000;
 
 /// Whether a condition on a relation's rows may as well be asked of some input of it.
 pub(super) fn can_push(rel: &Rel, condition: &Scalar) -> bool {
@@ -18,6 +22,7 @@ pub(super) fn can_push(rel: &Rel, condition: &Scalar) -> bool {
                     .iter()
                     .filter(|(id, _)| wanted.contains(*id))
                     .all(|(_, scalar)| !is_volatile(scalar) && !has_subquery(scalar))
+                && stays_small(condition, columns)
         }
         Rel::Aggregate { groups, aggregates, .. } => {
             let wanted = columns_of(condition);
@@ -25,6 +30,7 @@ pub(super) fn can_push(rel: &Rel, condition: &Scalar) -> bool {
                 && wanted.iter().any(|id| groups.iter().any(|(group, _)| *group == id))
                 && !aggregates.iter().any(|(id, _)| wanted.contains(*id))
                 && groups.iter().all(|(_, scalar)| !is_volatile(scalar) && !has_subquery(scalar))
+                && stays_small(condition, groups)
         }
         Rel::Set { .. } => !has_subquery(condition),
         Rel::Distinct { on: None, .. } | Rel::Sort { .. } => true,
@@ -44,6 +50,25 @@ pub(super) fn can_push(rel: &Rel, condition: &Scalar) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a condition is no larger than it may be once the definitions of its columns are in their place. Where it names each of them once, it is as
+/// large as the statement was written; else it may double with every relation that it is moved into.
+fn stays_small(condition: &Scalar, definitions: &[(ColumnId, Scalar)]) -> bool {
+    let (mut seen, mut is_repeated, mut nodes) = (ColumnSet::new(), false, 0);
+    for_each_column(condition, &mut |id| {
+        if is_repeated && nodes > PUSHED_NODES {
+            return;
+        }
+        if let Some((_, definition)) = definitions.iter().find(|(column, _)| *column == id)
+            && !matches!(definition, Scalar::Column(_))
+        {
+            is_repeated |= seen.contains(id);
+            seen.insert(id);
+            nodes += size(definition);
+        }
+    });
+    !is_repeated || nodes <= PUSHED_NODES
 }
 
 /// Moves a condition for which [`can_push`] holds.

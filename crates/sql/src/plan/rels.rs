@@ -11,7 +11,7 @@ use crate::logical::{
 };
 use crate::physical::Grouping;
 use crate::types::{Type, Value};
-use crate::{Error, Result};
+use crate::{Error, Result, effort};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +40,7 @@ impl Planner<'_> {
         conditions: &Conditions,
         wanted: &Wanted,
     ) -> Result<Vec<PathRef>> {
+        effort::made(1)?;
         let paths = match rel {
             Rel::System { table, alias, columns } => {
                 let rows = 300.0;

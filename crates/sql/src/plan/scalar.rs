@@ -1,7 +1,8 @@
 //! What the planner tells of an expression without running it, such as whether it is NULL when a column is, and what it makes of it.
 
 use super::columns::{ColumnSet, add_columns};
-use crate::logical::walk::{any, inputs_mut, parts, parts_mut, scalars_mut};
+use crate::effort;
+use crate::logical::walk::{any, inputs_mut, parts, parts_mut, scalars_mut, size};
 use crate::logical::{ColumnId, Columns, Comparison, Query, Rel, Scalar, is_volatile, same, type_of};
 use crate::types::{NO_MODIFIER, Type, Value};
 use std::collections::HashMap;
@@ -127,6 +128,11 @@ pub(super) fn is_null_with(scalar: &Scalar, columns: &ColumnSet) -> bool {
     }
 }
 
+/// Counts a definition that comes into the place of a column. The planner's next step passes an error on.
+fn copied(definition: &Scalar) {
+    let _ = effort::made(size(definition));
+}
+
 /// Columns put in the place of others throughout a statement.
 #[derive(Debug, Default)]
 pub(super) struct Substitution(pub(super) HashMap<ColumnId, Scalar>);
@@ -140,6 +146,7 @@ impl Substitution {
     pub(super) fn scalar(&self, scalar: &mut Scalar) {
         if let Scalar::Column(id) = scalar {
             if let Some(other) = self.0.get(id) {
+                copied(other);
                 *scalar = other.clone();
                 // What was put in may have been defined by columns that were replaced too.
                 self.scalar(scalar);
@@ -168,6 +175,7 @@ impl Substitution {
 pub(super) fn inline(scalar: &mut Scalar, definitions: &[(ColumnId, Scalar)]) {
     if let Scalar::Column(id) = scalar {
         if let Some((_, definition)) = definitions.iter().find(|(column, _)| column == id) {
+            copied(definition);
             *scalar = definition.clone();
         }
         return;

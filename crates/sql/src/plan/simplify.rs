@@ -9,7 +9,7 @@ use crate::functions::Volatility;
 use crate::logical::walk::parts_mut;
 use crate::logical::{Columns, Comparison, Scalar, is_volatile, type_of};
 use crate::types::{Type, Value};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, effort};
 use std::cmp::Ordering;
 
 /// How deep expressions and queries may be nested: what is planned also has to be run, on two megabytes of stack.
@@ -97,7 +97,7 @@ impl Simplifier<'_> {
                 {
                     Some(null(*ty))
                 } else if function.volatility == Volatility::Immutable && all_constant(arguments) {
-                    self.compute(scalar)
+                    self.compute(scalar)?
                 } else {
                     None
                 }
@@ -118,10 +118,12 @@ impl Simplifier<'_> {
     }
 
     /// Has a function of constants computed.
-    fn compute(&self, scalar: &Scalar) -> Option<Scalar> {
-        let expr = compile_constant(scalar, self.columns)?;
-        let value = self.estimator.constant(&expr)?;
-        Some(Scalar::Literal { value, ty: type_of(scalar, self.columns) })
+    fn compute(&self, scalar: &Scalar) -> Result<Option<Scalar>> {
+        let Some(expr) = compile_constant(scalar, self.columns) else { return Ok(None) };
+        let value = self.estimator.constant(&expr);
+        // It may have failed because the statement is to end.
+        effort::look()?;
+        Ok(value.map(|value| Scalar::Literal { value, ty: type_of(scalar, self.columns) }))
     }
 
     fn not(&mut self, inner: Scalar) -> Result<Option<Scalar>> {

@@ -93,7 +93,7 @@ impl PlanCache {
     /// Keeps a plan, unless there is no memory for it.
     pub(super) fn put(&self, key: Key, prepared: Arc<Prepared>) {
         let most = self.budget.limit() / SHARE;
-        let bytes = key.bytes() + prepared.column_bytes();
+        let bytes = key.bytes() + prepared.column_bytes() + prepared.plan_bytes();
         if bytes > most / 4 {
             return;
         }

@@ -147,7 +147,7 @@ impl Interrupt {
     }
 
     /// An error when the running statement is to end.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.0.cancel.load(Ordering::SeqCst) { Err(self.error()) } else { Ok(()) }
     }
 
@@ -157,7 +157,7 @@ impl Interrupt {
     }
 
     /// A statement begins.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         // Most often nobody has asked, and there is nothing to take back.
         if self.0.cancel.load(Ordering::SeqCst) && self.take_back_reason() {
             self.0.cancel.store(false, Ordering::SeqCst);

@@ -49,6 +49,8 @@ pub(super) struct Planned {
     pub(super) sizes: Arc<PlannedSizes>,
     /// Tables whose definitions it needs as they are.
     pub(super) written: Vec<Oid>,
+    /// Bytes that it takes, about, beyond what its text lets expect.
+    pub(super) bytes: u64,
 }
 
 impl Prepared {
@@ -65,6 +67,11 @@ impl Prepared {
     /// Version of the definitions that its plan was made with.
     pub(super) fn catalog_version(&self) -> u64 {
         self.plan.as_ref().map_or(0, |plan| plan.catalog.version)
+    }
+
+    /// Bytes of its plan beyond what its text lets expect.
+    pub(super) fn plan_bytes(&self) -> u64 {
+        self.plan.as_ref().map_or(0, |plan| plan.bytes)
     }
 
     #[cfg(test)]
@@ -89,6 +96,7 @@ impl Prepared {
             point: None,
             written: Vec::new(),
             of_the_moment: false,
+            bytes: 0,
         });
         Prepared { parsed: None, parameters: Vec::new(), columns: None, plan }
     }
@@ -113,7 +121,7 @@ impl Portal {
 impl Prepared {
     fn bytes(&self) -> u64 {
         let text = self.parsed.as_ref().map_or(0, |parsed| parsed.text.len());
-        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE + self.column_bytes()
+        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE + self.column_bytes() + self.plan_bytes()
     }
 
     /// What the columns take that it gives: of a table, or of all that are joined, they may be many more than its text has bytes.

@@ -17,10 +17,12 @@ use crate::exec::{Computed, Environment};
 use crate::physical::Expr;
 use crate::plan::Estimator;
 use crate::types::Value;
+use gannet_base::clock;
 use gannet_store::{Transaction, TransactionOptions, TreeSize, View};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Rows of a table that cannot be measured, as PostgreSQL assumes ten pages.
 const UNKNOWN_ROWS: f64 = 1000.0;
@@ -32,6 +34,8 @@ const CHECK_EVERY: u64 = 500;
 const SLACK_PAGES: f64 = 4.0;
 /// Values of this many bytes are not put into plans.
 const LARGEST_CONSTANT: usize = 1024;
+/// Constants are computed while a statement is planned until that has taken so long, on a processor. The rest are left to when it runs.
+const CONSTANTS_TIME: Duration = Duration::from_millis(50);
 
 /// Sizes of the tables that a plan was made for.
 #[derive(Debug, Default)]
@@ -105,6 +109,8 @@ pub(super) struct Sizes<'a> {
     reading: OnceCell<(RefCell<Transaction>, View)>,
     asked: RefCell<Vec<(Oid, f64)>>,
     written_before: u64,
+    /// How long constants have taken.
+    spent: Cell<Duration>,
 }
 
 impl<'a> Sizes<'a> {
@@ -122,6 +128,7 @@ impl<'a> Sizes<'a> {
             reading: OnceCell::new(),
             asked: RefCell::default(),
             written_before: shared.rows_written.load(Ordering::Relaxed),
+            spent: Cell::default(),
         }
     }
 
@@ -161,6 +168,10 @@ impl Estimator for Sizes<'_> {
     }
 
     fn constant(&self, expr: &Expr) -> Option<Value> {
+        if self.spent.get() >= CONSTANTS_TIME {
+            return None;
+        }
+        let before = clock::thread_cpu();
         let (transaction, view) = self.reading();
         let environment = Environment {
             catalog: self.catalog,
@@ -173,6 +184,7 @@ impl Estimator for Sizes<'_> {
         };
         // What fails, fails when the statement runs, if it comes to that.
         let value = environment.run(&[], |context| expr.eval(&[], context).map(Computed::into_owned));
+        self.spent.set(self.spent.get() + clock::thread_cpu().saturating_sub(before));
         value.ok().filter(|value| value.heap_bytes() <= LARGEST_CONSTANT)
     }
 }

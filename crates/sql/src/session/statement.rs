@@ -12,13 +12,15 @@ use crate::logical::Scalar;
 use crate::physical::{Node, Statement};
 use crate::plan;
 use crate::types::Value;
-use crate::{Error, Result, SqlState, Type};
+use crate::{Error, Result, SqlState, Type, effort};
 use gannet_store::View;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Of what is made while a statement is planned, about one part in so many is in the plan.
+const KEPT_PART: u64 = 4;
 /// How often a statement is planned anew because definitions changed meanwhile, before it gives up.
 const REPLANS: usize = 100;
 
@@ -109,6 +111,7 @@ impl Session {
         parameters: &[Type],
         catalog: Arc<Catalog>,
     ) -> Result<Prepared> {
+        let counting = effort::begin(&self.state.engine, &self.interrupt, Some(parsed));
         let scope = self.scope(&catalog);
         let bound = bind::bind(&scope, parsed, parameters)?;
         let of_the_moment = scope.of_the_moment.get();
@@ -117,6 +120,7 @@ impl Session {
         let sizes = Sizes::new(&self.database.0, &catalog, &self.state, self.interrupt.flag());
         let statement = plan::plan(bound, &catalog, &settings, &sizes)?;
         let sizes = Arc::new(sizes.planned());
+        let bytes = counting.bytes() / KEPT_PART;
         let columns = (!statement.output.is_empty() || matches!(command(&statement), "SELECT")).then(|| {
             let column = |output: &crate::physical::PlanOutput| OutputColumn {
                 name: output.name.clone(),
@@ -138,6 +142,7 @@ impl Session {
                 sizes,
                 point,
                 of_the_moment,
+                bytes,
             }),
         })
     }
@@ -257,6 +262,7 @@ impl Session {
             let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
             let catalog = open.catalog(&shared);
             self.state.set_catalog(&catalog);
+            let _counting = effort::begin(&self.state.engine, &self.interrupt, None);
             let bound = Bound::of_expressions(expressions(&self.scope(&catalog))?);
             let sizes = Sizes::new(&shared, &catalog, &self.state, self.interrupt.flag());
             let statement = plan::plan(bound, &catalog, &self.state.settings().planner, &sizes)?;

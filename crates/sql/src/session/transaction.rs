@@ -14,7 +14,7 @@ use super::turn::StatementTurn;
 use crate::bind::Parsed;
 use crate::catalog::{Catalog, Oid, storage};
 use crate::ddl::{self, DdlContext};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, effort};
 use gannet_base::memory::Purpose;
 use gannet_store::{Isolation, Savepoint, Transaction, TransactionOptions, View, WorkMemory};
 use std::cell::{Cell, RefCell};
@@ -393,6 +393,7 @@ impl Open {
                 cancel: interrupt.flag(),
                 is_stale: Cell::new(false),
             };
+            let _counting = effort::begin(&state.engine, interrupt, None);
             let done =
                 state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement));
             if context.is_stale.get() && done.is_err() && attempts < DEFINED_ANEW {

@@ -300,6 +300,12 @@ impl Fixture {
     }
 
     fn explained(&self, sql: &str, options: &ExplainOptions) -> Result<String> {
+        let statement = self.planned_by(sql, &self.sizes)?;
+        Ok(super::super::explain::explain(&statement, options, None))
+    }
+
+    /// The plan of a statement by what an estimator says.
+    pub(super) fn planned_by(&self, sql: &str, estimator: &dyn Estimator) -> Result<Statement> {
         let catalog = Arc::new(self.catalog.clone());
         let style = TextStyle::default();
         let scope = Scope {
@@ -310,7 +316,6 @@ impl Fixture {
             of_the_moment: Cell::default(),
         };
         let bound = bind(&scope, &parse(sql)?[0], &[])?;
-        let statement = plan(bound, &catalog, &self.settings, &self.sizes)?;
-        Ok(super::super::explain::explain(&statement, options, None))
+        plan(bound, &catalog, &self.settings, estimator)
     }
 }

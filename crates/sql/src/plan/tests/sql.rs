@@ -1,6 +1,14 @@
 //! Plans of statements: the queries of TPC-C and pgbench, and what has gone wrong once.
 
 use super::fixture::Fixture;
+use crate::catalog::{Storage, Table};
+use crate::effort;
+use crate::physical::Expr;
+use crate::plan::Estimator;
+use crate::session::{Interrupt, Reason};
+use crate::types::Value;
+use gannet_store::{Engine, EngineOptions};
+use std::cell::Cell;
 
 /// The tables of TPC-C, with ten warehouses.
 fn tpcc() -> Fixture {
@@ -194,4 +202,35 @@ fn a_plan_as_json() {
         plan["Node Type"].is_string() && plan["Total Cost"].is_number() && plan["Plans"].is_array(),
         "{text}"
     );
+}
+
+#[test]
+fn whoever_is_cancelled_computes_no_further_constant() {
+    /// The first constant takes so long that the user asks for an end.
+    struct Slow(Interrupt, Cell<usize>);
+
+    impl Estimator for Slow {
+        fn rows(&self, _: &Table) -> f64 {
+            1.0
+        }
+
+        fn pages(&self, _: &Storage) -> f64 {
+            1.0
+        }
+
+        fn constant(&self, _: &Expr) -> Option<Value> {
+            self.0.interrupt(Reason::User);
+            self.1.set(self.1.get() + 1);
+            None
+        }
+    }
+
+    let db = Fixture::new();
+    let engine = Engine::new(&EngineOptions { memory: 32 << 20, temp_folder: None }).unwrap();
+    let slow = Slow(Interrupt::default(), Cell::new(0));
+    slow.0.begin();
+    let _counting = effort::begin(&engine, &slow.0, None);
+    let planned = db.planned_by("select factorial(9), factorial(8), factorial(7)", &slow);
+    assert_eq!(planned.unwrap_err().state().0, "57014");
+    assert_eq!(slow.1.get(), 1);
 }
