@@ -176,11 +176,14 @@ impl Among<'_> {
         }
         let own: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
         let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
-        // Of one copy the log says which is older, whatever the clock said.
-        full.sort_by_key(|one| (one.manifest.begin.start_lsn, one.manifest.begin.backup_id));
+        let root = root_of(latest, &own);
+        // Of one copy the log says which is older, whatever the clock said; where it has not moved, the one of the latest is the newest.
+        full.sort_by_key(|one| {
+            let begin = &one.manifest.begin;
+            (begin.start_lsn, begin.backup_id == root, begin.started_unix_us, begin.backup_id)
+        });
         // A copy under another name is the same.
         full.dedup_by_key(|one| one.manifest.begin.backup_id);
-        let root = root_of(latest, &own);
         let ids = full.iter().rev().skip(keep).map(|one| one.manifest.begin.backup_id);
         let mut doomed: Vec<u64> = ids.filter(|&id| id != root).collect();
         // What adds to one that goes, goes.
