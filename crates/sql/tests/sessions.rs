@@ -619,8 +619,8 @@ fn a_statement_of_few_costly_rows_is_ended_soon() {
          insert into parent values (1);
          insert into child select 1, g from generate_series(1, 60000) g",
     );
-    session.run("set statement_timeout = '500ms'");
-    // Each of these takes seconds, or minutes, for one batch of rows, or for one value.
+    session.run("set statement_timeout = '100ms'");
+    // Each of these takes seconds, or minutes (some half a second, where the machine is fast), for one batch of rows, or for one value.
     let costly = "length(replace(repeat(t, 2000), 'x', 'yy')) > 5";
     for statement in [
         "select sum(length(replace(repeat('ab', 500000), 'a', 'bb'))) from generate_series(1, 256)"
