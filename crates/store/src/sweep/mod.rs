@@ -53,7 +53,8 @@ const STREAM_IDLE: Duration = Duration::from_secs(2);
 
 /// What became of a segment.
 enum Swept {
-    Freed,
+    /// The leaf that listed it may be left with too little.
+    Freed { underfull: bool },
     /// The database is being closed, or whoever asked has given up.
     GivenUp,
     /// This transaction's records are in it, and some may see, or revert, what was before them.
@@ -152,9 +153,14 @@ impl Shared {
                     segment.highest_txn = writer;
                     self.streams.lock().complete.push_back(segment);
                 }
-                Ok(Swept::Freed) => {
+                Ok(Swept::Freed { underfull }) => {
                     round.segment_freed();
                     self.segments_swept.fetch_add(1, Ordering::Relaxed);
+                    // Keys only ever come behind all others: what becomes empty is not used again. The segment is gone, whatever comes of this.
+                    if underfull {
+                        let directory = BTree::new(&self.core, &self.undo_directory);
+                        directory.shrink_if_possible(&segment.key())?;
+                    }
                 }
                 // Garbage that cannot be reached stays, in a segment that stays until the next start.
                 Err(error) if error.is_unreadable() && !self.core.poison.is_set() => {
@@ -230,16 +236,12 @@ impl Shared {
         }
         core.throttle(&|| round.gives_up())?;
         let mut mtr = Mtr::new(core);
-        let directory = BTree::new(core, &self.undo_directory);
-        let underfull = directory.remove_with(&mut mtr, &segment.key(), |mtr| {
-            mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
-        })?;
+        let underfull =
+            BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
+                mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
+            })?;
         mtr.commit()?;
-        // Keys only ever come behind all others: what becomes empty is not used again.
-        if underfull {
-            directory.shrink_if_possible(&segment.key())?;
-        }
-        Ok(Swept::Freed)
+        Ok(Swept::Freed { underfull })
     }
 
     /// Has the leaves read, as deep batches, that dead entries are to be taken out of.
