@@ -29,13 +29,14 @@ STEPS
     sweeps     sweeps of the old versions of one of so many rows, for each of the list --every
     changes    incremental backups after each of --shares was changed
     copy       copies the data files of --from to the new folder --to, by direct I/O
-    within     does --task on the SQLite database --from, beside whoever uses it; a backup or a dump is the new file --to
+    within     does --task on the SQLite database --from, beside whoever uses it; a backup or a dump is the new file --to;
+               a load makes the database --to from the dump --from
 
 OPTIONS
     --server NAME     gannet, postgresql, firebird or sqlite [gannet]
     --base DIR        folder of the loaded data
     --scratch DIR     folder for a copy of it, removed afterwards
-    --task NAME       copy, backup, incremental, stat, check, sweep, dump or compact
+    --task NAME       copy, backup, incremental, restore, stat, check, sweep, dump, load or compact
     --warehouses N    of TPC-C [4]
     --sessions N      users [10]
     --memory SIZE     for server and tasks together, page cache included [128MiB]
@@ -190,7 +191,7 @@ fn judge(arguments: &Arguments) -> Result<()> {
 fn within_can(arguments: &Arguments) -> Result<()> {
     let Some(task) = arguments.task else { return Ok(()) };
     if !task.is_within() {
-        bail!("within does backup, stat, check, dump or compact, and no {}", task.name());
+        bail!("within does backup, stat, check, dump, load or compact, and no {}", task.name());
     }
     if task.makes() && arguments.to.as_os_str().is_empty() {
         bail!("within needs --to for a {}", task.name());
@@ -235,6 +236,7 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
         base: arguments.base.clone(),
         scratch: arguments.scratch.clone(),
         memory: arguments.memory,
+        makes_database: arguments.step == "task" && arguments.task.is_some_and(Task::makes_database),
         size: arguments.size,
         sessions: arguments.sessions,
         seed: arguments.seed,

@@ -274,10 +274,15 @@ pub fn fitting(kind: Kind, folder: &Path, memory: u64) -> Result<Vec<String>> {
     })
 }
 
+/// Gannet's budget where it has so much memory in all.
+pub fn budget(memory: u64) -> u64 {
+    memory.saturating_sub(AROUND_BUDGET)
+}
+
 impl Options {
     /// Of Gannet: its memory, and otherwise what it has by itself.
     fn gannet_settings(&self) -> Vec<String> {
-        let budget = self.memory.map_or(2 << 30, |memory| memory.saturating_sub(AROUND_BUDGET));
+        let budget = self.memory.map_or(2 << 30, budget);
         let ours = [("--memory", &*budget.to_string()), ("--io", &self.io), ("--max-connections", "200")];
         let mut settings: Vec<String> = Vec::new();
         for (name, value) in ours {

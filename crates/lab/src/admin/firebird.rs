@@ -30,24 +30,37 @@ pub(super) fn tool(task: Task) -> Option<&'static str> {
         Task::Copy => "copy of the data files",
         Task::Backup => "nbackup -B 0",
         Task::Incremental => "nbackup -B n, since n - 1",
+        Task::Restore => "nbackup -R",
         Task::Stat => "gstat -a -r",
         Task::Check => "online validation by fbsvcmgr",
         Task::Sweep => "gfix -sweep",
         Task::Dump => "gbak -b -g -se",
+        Task::Load => "gbak -c",
         Task::Compact => return None,
     })
 }
 
-/// The program that does it once, with what it makes as `made`.
+/// The program that does it once, with what it makes as `made`, and from `source` where that is another database.
 ///
 /// # Errors
 /// There is no such task, or a program is missing.
-pub(super) fn command(task: Task, server: &Server, made: &Path) -> Result<Command> {
+pub(super) fn command(task: Task, server: &Server, source: &Path, made: &Path) -> Result<Command> {
     let program = |names: &[&str]| server.beside(&utility(names)?);
     let services = format!("localhost/{}:service_mgr", server.port());
     Ok(match task {
         Task::Backup => backup(server, 0, made)?,
         Task::Incremental => backup(server, level(made)?, made)?,
+        Task::Restore => {
+            let mut command = program(&["nbackup"])?;
+            command.arg("-R").arg(made).arg(source);
+            command
+        }
+        Task::Load => {
+            // Not by the services: whoever ends the program ends what it does, then.
+            let mut command = program(&["gbak"])?;
+            command.arg("-c").arg(source).arg(format!("localhost/{}:{}", server.port(), made.display()));
+            command
+        }
         Task::Stat => {
             let mut command = program(&["fbstat", "gstat"])?;
             command.args(["-a", "-r"]).arg(server.address());
@@ -104,7 +117,7 @@ pub(super) fn made(task: Task, out: &Path, number: u32) -> PathBuf {
 
 /// Whether its program closes what it has made, and does not wait until that is on the device.
 pub(super) fn is_unsynced(task: Task) -> bool {
-    matches!(task, Task::Backup | Task::Incremental | Task::Dump)
+    matches!(task, Task::Backup | Task::Incremental | Task::Restore | Task::Dump | Task::Load)
 }
 
 /// The level of the next backup of a chain, which adds to the one before: those that are there have the levels below.
@@ -124,12 +137,13 @@ pub(super) fn heard(task: Task, made: &Path, data: u64, text: &str, complaint: &
             ensure!(found.len() > 0, "nbackup has made nothing of {made:?}");
             Ok(json!({ "made_bytes": found.len() }))
         }
-        Task::Dump => {
-            let found = fs::metadata(made).with_context(|| format!("gbak has not made {made:?}"))?;
+        Task::Dump | Task::Restore | Task::Load => {
+            let name = if task == Task::Restore { "nbackup" } else { "gbak" };
+            let found = fs::metadata(made).with_context(|| format!("{name} has not made {made:?}"))?;
             let bytes = found.len();
             ensure!(
                 bytes > 0 && bytes >= DUMP.min(data / 10),
-                "gbak has made {bytes} bytes of a database of {data}"
+                "{name} has made {bytes} bytes of a database of {data}"
             );
             Ok(json!({ "made_bytes": bytes }))
         }

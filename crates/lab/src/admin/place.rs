@@ -5,7 +5,8 @@ use super::garbage::{self, Sweeper};
 use super::task::{self, Task};
 use crate::confine::end;
 use crate::gannet::forget_hot;
-use crate::sides::{Options, Server, Side};
+use crate::servers;
+use crate::sides::{GANNET, Options, POSTGRESQL, Server, Side};
 use crate::tpcc::connection::{Connect, Connection};
 use crate::tpcc::{Size, check};
 use anyhow::{Context, Result, bail};
@@ -36,12 +37,32 @@ pub struct Setup {
     pub scratch: PathBuf,
     /// Bytes of memory for server and tasks together, page cache included.
     pub memory: u64,
+    /// Whether the task makes another database, which needs memory besides.
+    pub makes_database: bool,
     /// What was loaded.
     pub size: Size,
     /// Users.
     pub sessions: u32,
     /// Seed of what they want.
     pub seed: u64,
+}
+
+impl Setup {
+    /// Settings of a server beside which another database is made: the task's memory is not the server's.
+    fn settings_beside(&self) -> Vec<String> {
+        let own = task::own_memory(self.memory);
+        match self.side {
+            _ if !self.makes_database => Vec::new(),
+            GANNET => {
+                // Its process takes as much around its budget as the server's.
+                let budget = servers::budget(servers::budget(self.memory)).saturating_sub(own);
+                vec!["--memory".to_owned(), budget.to_string()]
+            }
+            // Two jobs at a time.
+            POSTGRESQL => vec![format!("maintenance_work_mem={}kB", own / 2 / 1024)],
+            Side::Firebird | Side::Sqlite => Vec::new(),
+        }
+    }
 }
 
 /// What a run of a task came to.
@@ -111,6 +132,7 @@ impl Place {
         files::duplicate(&setup.base, &place.folder())?;
         fs::create_dir(place.out())?;
         place.settings = garbage::settings(setup, sweeper)?;
+        place.settings.extend(setup.settings_beside());
         place.start()?;
         Ok(place)
     }
@@ -216,14 +238,16 @@ impl Place {
         Ok((files::cached(&files::all(&self.folder())?), files::cached(&files::all(&self.out())?)))
     }
 
-    /// Removes what tasks have made, but for the chain of incremental backups.
+    /// Removes what tasks have made, but for what the next ones begin with.
     ///
     /// # Errors
     /// It cannot be removed.
     pub fn clean(&self) -> Result<()> {
+        task::clear(self.server()?)?;
+        let kept = [task::chain(&self.out()), task::source(&self.out())];
         for entry in fs::read_dir(self.out())? {
             let path = entry?.path();
-            if path != task::chain(&self.out()) {
+            if !kept.contains(&path) {
                 files::remove(&path)?;
             }
         }
@@ -237,13 +261,11 @@ impl Place {
     /// # Errors
     /// As [`Place::run`].
     pub fn prepare(&self, task: Task, stop: &AtomicBool) -> Result<()> {
-        if task != Task::Incremental {
-            return Ok(());
-        }
-        let command = task::first_of_chain(self.server()?, &self.out())?;
-        self.finish("backup", command, Duration::MAX, false, &|| stop.load(Ordering::Relaxed), None)?;
+        let Some(wanted) = task::preparation(task, self.server()?, &self.out())? else { return Ok(()) };
+        let stops = || stop.load(Ordering::Relaxed);
+        self.finish(wanted.name, wanted.command, Duration::MAX, false, &stops, None)?;
         // Nothing of it is to be written while others are measured.
-        files::all(&task::chain(&self.out()))?.iter().try_for_each(|file| sync(file))
+        files::all(&wanted.made)?.iter().try_for_each(|file| sync(file))
     }
 
     /// Runs a task once. `number` is one that it was not given yet since the place was cleaned.

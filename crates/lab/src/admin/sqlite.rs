@@ -14,24 +14,26 @@ pub(super) fn tool(task: Task) -> Option<&'static str> {
         Task::Stat => "dbstat",
         Task::Check => "PRAGMA integrity_check",
         Task::Dump => "SQL text, as .dump",
+        Task::Load => "that text, in one transaction",
         Task::Compact => "VACUUM",
-        // There are no old versions but in the log.
-        Task::Incremental | Task::Sweep => return None,
+        // There are no old versions but in the log, and a backup is a database as it is.
+        Task::Incremental | Task::Restore | Task::Sweep => return None,
     })
 }
 
-/// The process that does it once, with what it makes as `made`.
+/// The process that does it once, with what it makes as `made`, and from `source` where that is another database.
 ///
 /// # Errors
 /// There is no such task.
-pub(super) fn command(task: Task, server: &Within, made: &Path) -> Result<Command> {
+pub(super) fn command(task: Task, server: &Within, source: &Path, made: &Path) -> Result<Command> {
     if tool(task).is_none() {
         bail!("there is no {}", task.name());
     }
-    on(task, server, &server.database(), made)
+    let from = if task.makes_database() { source.to_owned() } else { server.database() };
+    on(task, server, &from, made)
 }
 
-/// What proves that a backup is whole.
+/// What proves that a backup, or another database, is whole.
 ///
 /// # Errors
 /// The process cannot be told of.

@@ -3,7 +3,7 @@
 use super::measure::MADE_MOST;
 use super::{firebird, sqlite};
 use crate::servers::{self, Kind};
-use crate::sides::{self, Side};
+use crate::sides::{self, GANNET, Side};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ pub enum Task {
     Backup,
     /// A physical backup of what has changed since the one before.
     Incremental,
+    /// A new database from a full physical backup, beside the server.
+    Restore,
     /// Statistics of all tables and indexes, every record counted.
     Stat,
     /// A check of the structure, and of indexes against their tables.
@@ -31,20 +33,24 @@ pub enum Task {
     Sweep,
     /// A logical dump, uncompressed.
     Dump,
+    /// A new database from a logical dump, beside the other one.
+    Load,
     /// Making the file shorter.
     Compact,
 }
 
 impl Task {
     /// All of them.
-    pub const ALL: [Task; 8] = [
+    pub const ALL: [Task; 10] = [
         Task::Copy,
         Task::Backup,
         Task::Incremental,
+        Task::Restore,
         Task::Stat,
         Task::Check,
         Task::Sweep,
         Task::Dump,
+        Task::Load,
         Task::Compact,
     ];
 
@@ -54,10 +60,12 @@ impl Task {
             Task::Copy => "copy",
             Task::Backup => "backup",
             Task::Incremental => "incremental",
+            Task::Restore => "restore",
             Task::Stat => "stat",
             Task::Check => "check",
             Task::Sweep => "sweep",
             Task::Dump => "dump",
+            Task::Load => "load",
             Task::Compact => "compact",
         }
     }
@@ -79,6 +87,7 @@ impl Task {
             (Task::Backup, Kind::Gannet) => "gannet backup",
             (Task::Backup, Kind::PostgreSql) => "pg_basebackup -X stream -c fast",
             (Task::Incremental, Kind::Gannet) => "gannet backup --since latest",
+            (Task::Restore, Kind::Gannet) => "gannet restore",
             (Task::Stat, Kind::Gannet) => "gannet stat --records",
             (Task::Stat, Kind::PostgreSql) => "pgstattuple",
             (Task::Check, Kind::Gannet) => "gannet check",
@@ -87,8 +96,11 @@ impl Task {
             (Task::Sweep, Kind::PostgreSql) => "VACUUM",
             (Task::Dump, Kind::Gannet) => "gannet dump",
             (Task::Dump, Kind::PostgreSql) => "pg_dump -Fd -j2 -Z0",
+            (Task::Load, Kind::Gannet) => "gannet load --create",
+            (Task::Load, Kind::PostgreSql) => "pg_restore -j2",
             (Task::Compact, Kind::Gannet) => "gannet compact",
-            (Task::Incremental | Task::Compact, Kind::PostgreSql) => return None,
+            // A base backup is a database as it is.
+            (Task::Incremental | Task::Restore | Task::Compact, Kind::PostgreSql) => return None,
         })
     }
 
@@ -118,7 +130,21 @@ impl Task {
 
     /// Whether it makes something besides the database.
     pub fn makes(self) -> bool {
-        matches!(self, Task::Copy | Task::Backup | Task::Incremental | Task::Dump)
+        matches!(self, Task::Copy | Task::Backup | Task::Incremental | Task::Dump) || self.makes_database()
+    }
+
+    /// Whether what it makes is a database, from what another task has made before.
+    pub fn makes_database(self) -> bool {
+        matches!(self, Task::Restore | Task::Load)
+    }
+
+    /// The task whose result it needs.
+    fn needs(self) -> Option<Task> {
+        match self {
+            Task::Restore => Some(Task::Backup),
+            Task::Load => Some(Task::Dump),
+            _ => None,
+        }
     }
 
     /// The program that does it once, beside a server, with what it makes in `out`, where it finds nothing of that name.
@@ -131,17 +157,22 @@ impl Task {
             bail!("{} has no task {}", side.title(), self.name());
         }
         let made = self.made(side, out, number);
+        self.command_for(server, out, &made)
+    }
+
+    /// The same with what it makes as `made`.
+    fn command_for(self, server: &sides::Server, out: &Path, made: &Path) -> Result<Command> {
         if self == Task::Copy {
             let mut command = server.beside(std::env::current_exe()?)?;
             command.args(["admin", "copy", "--from"]).arg(server.folder()).arg("--to").arg(made);
             return Ok(command);
         }
         match server {
-            sides::Server::Firebird(server) => firebird::command(self, server, &made),
-            sides::Server::Sqlite(server) => sqlite::command(self, server, &made),
+            sides::Server::Firebird(server) => firebird::command(self, server, &source(out), made),
+            sides::Server::Sqlite(server) => sqlite::command(self, server, &source(out), made),
             sides::Server::Wire(server) => match server.options().kind {
-                Kind::Gannet => self.ours(server, out, &made),
-                Kind::PostgreSql => self.theirs(server, &made),
+                Kind::Gannet => self.ours(server, out, made),
+                Kind::PostgreSql => self.theirs(server, out, made),
             },
         }
     }
@@ -150,6 +181,7 @@ impl Task {
     fn made(self, side: Side, out: &Path, number: u32) -> PathBuf {
         match side {
             Side::Firebird => firebird::made(self, out, number),
+            GANNET if self.makes_database() => out.join(format!("{}-{number}.gnt", self.name())),
             Side::Wire(_) | Side::Sqlite => out.join(format!("{}-{number}", self.name())),
         }
     }
@@ -201,7 +233,18 @@ impl Task {
             Task::Incremental => "backup",
             other => other.name(),
         };
-        command.arg(word).arg(servers::database(&server.options().folder));
+        command.arg(word);
+        if self.makes_database() {
+            // The server has nothing to do with it: it works by itself, with what it is given.
+            command.arg(source(out)).arg(made);
+            if self == Task::Load {
+                command.arg("--create");
+            }
+            let memory = server.options().memory.map_or(256 << 20, own_memory);
+            command.args(["--memory", &memory.to_string(), "--json"]);
+            return Ok(command);
+        }
+        command.arg(servers::database(&server.options().folder));
         match self {
             Task::Backup => {
                 // Into a folder that is there; one of its own, so that whoever adds to the latest one finds those that are to be found.
@@ -217,13 +260,13 @@ impl Task {
             Task::Stat => {
                 command.arg("--records");
             }
-            Task::Copy | Task::Check | Task::Sweep | Task::Compact => {}
+            Task::Copy | Task::Check | Task::Sweep | Task::Compact | Task::Restore | Task::Load => {}
         }
         command.args(["--memory", MEMORY, "--json"]);
         Ok(command)
     }
 
-    fn theirs(self, server: &servers::Server, made: &Path) -> Result<Command> {
+    fn theirs(self, server: &servers::Server, out: &Path, made: &Path) -> Result<Command> {
         let (_, programs) =
             servers::postgres().context("PostgreSQL is not installed: apt-get install postgresql-15")?;
         let target = server.target(DATABASE);
@@ -244,10 +287,20 @@ impl Task {
                 command.args(["-d", &target, "-Fd", "-j2", "-Z0", "-f"]).arg(made);
                 command
             }
+            Task::Load => {
+                let name =
+                    made.file_name().and_then(|name| name.to_str()).context("a database has a name")?;
+                server.client("postgres")?.run(&format!("create database \"{name}\""))?;
+                let mut command = server.beside(programs.join("pg_restore"));
+                command.args(["-d", &server.target(name), "-j2"]).arg(source(out));
+                command
+            }
             Task::Stat => statement(PGSTATTUPLE),
             Task::Check => statement(BT_INDEX_CHECK),
             Task::Sweep => statement("vacuum"),
-            Task::Copy | Task::Incremental | Task::Compact => bail!("there is no {}", self.name()),
+            Task::Copy | Task::Incremental | Task::Restore | Task::Compact => {
+                bail!("there is no {}", self.name())
+            }
         })
     }
 
@@ -264,7 +317,7 @@ impl Task {
         let made = self.made(server.side(), out, number);
         let server = match server {
             sides::Server::Wire(server) => server,
-            sides::Server::Sqlite(server) if self == Task::Backup => {
+            sides::Server::Sqlite(server) if matches!(self, Task::Backup | Task::Load) => {
                 return sqlite::proof(server, &made).map(Some);
             }
             // Of a backup of Firebird's there is nothing but to restore it.
@@ -277,6 +330,11 @@ impl Task {
                 command.args(["--memory", MEMORY, "--json"]);
                 Some(("gannet verify", command))
             }
+            (Task::Restore | Task::Load, Kind::Gannet) => {
+                let mut command = server.beside(&servers::gannet()?);
+                command.arg("check").arg(made).args(["--memory", MEMORY, "--json"]);
+                Some(("gannet check", command))
+            }
             (Task::Backup, Kind::PostgreSql) => {
                 let (_, programs) = servers::postgres().context("PostgreSQL is not installed any more")?;
                 let mut command = server.beside(programs.join("pg_verifybackup"));
@@ -288,11 +346,56 @@ impl Task {
     }
 }
 
-/// The full backup that incremental ones add to.
+/// Something that is made before a task can be measured.
+pub struct Preparation {
+    /// What makes it, for messages.
+    pub name: &'static str,
+    /// The program that makes it.
+    pub command: Command,
+    /// Where it is put.
+    pub made: PathBuf,
+}
+
+/// What a task works on besides the database; `None` where nothing.
 ///
 /// # Errors
-/// The program is missing, or the folder cannot be made.
-pub fn first_of_chain(server: &sides::Server, out: &Path) -> Result<Command> {
+/// A program is missing, or a folder cannot be made.
+pub fn preparation(task: Task, server: &sides::Server, out: &Path) -> Result<Option<Preparation>> {
+    if task == Task::Incremental {
+        let command = first_of_chain(server, out)?;
+        return Ok(Some(Preparation { name: "backup", command, made: chain(out) }));
+    }
+    let Some(before) = task.needs() else { return Ok(None) };
+    let made = source(out);
+    let command = before.command_for(server, out, &made)?;
+    Ok(Some(Preparation { name: before.name(), command, made }))
+}
+
+/// Removes what a task has made within the server, beside what it has put into files.
+///
+/// # Errors
+/// What the server says.
+pub fn clear(server: &sides::Server) -> Result<()> {
+    let sides::Server::Wire(server) = server else { return Ok(()) };
+    if server.options().kind != Kind::PostgreSql {
+        return Ok(());
+    }
+    let mut client = server.client("postgres")?;
+    let made = format!("select datname from pg_database where datname like '{}-%'", Task::Load.name());
+    for row in client.run(&made)?.rows {
+        let name = row.into_iter().next().flatten().context("a database has a name")?;
+        client.run(&format!("drop database \"{name}\" with (force)"))?;
+    }
+    Ok(())
+}
+
+/// Memory of a task that makes a database, of so much in all: Gannet's server has less by it, as there is nobody but this program to do it.
+pub fn own_memory(memory: u64) -> u64 {
+    memory / 4
+}
+
+/// The full backup that incremental ones add to.
+fn first_of_chain(server: &sides::Server, out: &Path) -> Result<Command> {
     if let sides::Server::Firebird(server) = server {
         return firebird::first_of_chain(server, out);
     }
@@ -309,6 +412,11 @@ fn told(text: &str) -> Value {
     let Ok(Value::Object(mut told)) = serde_json::from_str(text) else { return Value::Null };
     told.retain(|_, value| value.to_string().len() <= TOLD);
     Value::Object(told)
+}
+
+/// What a task makes a database from.
+pub fn source(out: &Path) -> PathBuf {
+    out.join("source")
 }
 
 /// The folder of incremental backups, and of the full one that they add to.
@@ -356,6 +464,18 @@ mod tests {
             assert_eq!(most == 1, task == Task::Sweep, "{task:?}");
             assert!(!task.makes() || most == MADE_MOST, "{task:?}: {most}");
         }
+    }
+
+    #[test]
+    fn what_makes_a_database_has_a_source_that_another_task_makes() {
+        for task in Task::ALL {
+            assert_eq!(task.needs().is_some(), task.makes_database(), "{task:?}");
+            let by = [GANNET, POSTGRESQL, Side::Firebird, Side::Sqlite];
+            for side in by.into_iter().filter(|&side| task.tool(side).is_some()) {
+                assert!(task.needs().is_none_or(|other| other.tool(side).is_some()), "{task:?} of {side:?}");
+            }
+        }
+        assert_eq!(Task::Load.made(GANNET, Path::new("out"), 2), Path::new("out/load-2.gnt"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::ValueRef;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ const CHECKPOINT_TRY: Duration = Duration::from_secs(1);
 pub fn perform(task: Task, database: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
     // Before anything is opened.
     ensure!(task.is_within(), "SQLite has no {} of its own", task.name());
+    if task == Task::Load {
+        return load(database, to, stop).with_context(|| format!("load of {database:?}"));
+    }
     let connection = open_for_task(database)?;
     let interrupt = connection.get_interrupt_handle();
     let is_done = AtomicBool::new(false);
@@ -51,7 +54,9 @@ pub fn perform(task: Task, database: &Path, to: &Path, stop: &AtomicBool) -> Res
             Task::Check => check(&connection),
             Task::Dump => dump(&connection, to, stop),
             Task::Compact => vacuum(&connection, stop),
-            Task::Copy | Task::Incremental | Task::Sweep => Err(anyhow::anyhow!("there is none")),
+            Task::Copy | Task::Incremental | Task::Restore | Task::Sweep | Task::Load => {
+                Err(anyhow::anyhow!("there is none"))
+            }
         };
         told.with_context(|| format!("{} of {database:?}", task.name()))
     })
@@ -156,6 +161,32 @@ fn dump_table(connection: &Connection, name: &str, out: &mut impl Write, stop: &
     Ok(count)
 }
 
+/// A new database from what [`dump`] has written, durably: a statement for each line, and all of them one transaction.
+fn load(from: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
+    ensure!(!to.exists(), "{to:?} is there");
+    let text = File::open(from).with_context(|| format!("cannot open {from:?}"))?;
+    let target = Connection::open(to).with_context(|| format!("cannot make {to:?}"))?;
+    target.execute_batch("pragma journal_mode = wal")?;
+    set_for_task(&target)?;
+    let (mut statement, mut count) = (String::new(), 0_u64);
+    for line in BufReader::with_capacity(1 << 20, text).lines() {
+        ensure!(!stop.load(Ordering::Relaxed), "interrupted");
+        statement.push_str(&line?);
+        // A definition may be of several lines.
+        if !statement.ends_with(';') {
+            statement.push('\n');
+            continue;
+        }
+        target.execute_batch(&statement).with_context(|| statement.chars().take(100).collect::<String>())?;
+        statement.clear();
+        count += 1;
+    }
+    ensure!(statement.trim().is_empty(), "{from:?} ends within a statement");
+    ensure!(target.is_autocommit(), "{from:?} ends within a transaction");
+    target.query_row("pragma wal_checkpoint(truncate)", (), |_| Ok(()))?;
+    Ok(json!({ "statements": count }))
+}
+
 /// The file is shorter when the log has been brought home: it is not, as long as somebody reads what is only there.
 fn vacuum(connection: &Connection, stop: &AtomicBool) -> Result<Value> {
     connection.execute_batch("vacuum")?;
@@ -211,6 +242,20 @@ mod tests {
             again.prepare(same).unwrap().query_map((), |row| row.get::<_, i64>(0)).unwrap().count(),
             2
         );
+        let loaded = folder.path().join("loaded");
+        perform(Task::Load, &folder.path().join("dump"), &loaded, &go_on).unwrap();
+        let again = Connection::open(&loaded).unwrap();
+        assert_eq!(
+            again.prepare(same).unwrap().query_map((), |row| row.get::<_, i64>(0)).unwrap().count(),
+            2
+        );
+        let journal: String = again.query_row("pragma journal_mode", (), |row| row.get(0)).unwrap();
+        assert_eq!(journal, "wal");
+        assert!(perform(Task::Load, &folder.path().join("dump"), &loaded, &go_on).is_err());
+        let half = folder.path().join("half");
+        std::fs::write(&half, text.trim_end().strip_suffix("COMMIT;").unwrap()).unwrap();
+        let error = perform(Task::Load, &half, &folder.path().join("other"), &go_on).unwrap_err();
+        assert!(format!("{error:#}").contains("within a transaction"), "{error:#}");
         writer.batch("rollback").unwrap();
         perform(Task::Compact, &database, &to, &go_on).unwrap();
         assert!(perform(Task::Sweep, &database, &to, &go_on).is_err());

@@ -195,9 +195,17 @@ fn batches_id(contestant: &str, multiple: u64, threads: u32, time: u32) -> Strin
     format!("batches, {contestant}, {multiple}x, {threads} threads, {time}")
 }
 
-fn device_id(threads: u32, time: u32) -> String {
-    format!("device, {threads} threads, {time}")
+/// `turn`: of those of one repetition, the first is before everybody else.
+fn device_id(threads: u32, turn: usize, time: u32) -> String {
+    match turn {
+        // As it was named when there was no other.
+        0 => format!("device, {threads} threads, {time}"),
+        _ => format!("device, {threads} threads, turn {turn}, {time}"),
+    }
 }
+
+/// How often the device is measured alone in one repetition, by so many threads: before each multiple, and behind the last one. It may do a fifth more or less within a minute.
+const TURNS: usize = MULTIPLES.len() + 1;
 
 impl Experiment for Squeeze {
     fn name(&self) -> &'static str {
@@ -269,23 +277,25 @@ impl Experiment for Squeeze {
         for round in 1..=order.repeat {
             let seed = order.seed + u64::from(round);
             for threads in THREADS {
-                let command =
-                    ["device", "--file", &largest.display().to_string(), "--block", &PAGE_SIZE.to_string()]
-                        .map(str::to_owned);
-                let mut command: Vec<String> = std::iter::once(OURSELVES.to_owned()).chain(command).collect();
-                command.extend(
-                    ["--threads", &threads.to_string(), "--seconds", &plan.seconds.to_string()]
-                        .map(str::to_owned),
-                );
-                command.extend(["--seed".to_owned(), seed.to_string()]);
-                steps.push(Step {
-                    id: device_id(threads, round),
-                    what: format!("the device alone, {threads} threads"),
-                    command,
-                    estimate: Duration::from_secs(u64::from(plan.seconds) + 1),
-                    ..Step::default()
-                });
-                for multiple in MULTIPLES {
+                let device = |turn| {
+                    let seconds = f64::from(plan.seconds) / MULTIPLES.len() as f64;
+                    let mut command = [OURSELVES, "device"].map(str::to_owned).to_vec();
+                    let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
+                    add("--file", largest.display().to_string());
+                    add("--block", PAGE_SIZE.to_string());
+                    add("--threads", threads.to_string());
+                    add("--seconds", seconds.to_string());
+                    add("--seed", (seed + turn as u64).to_string());
+                    Step {
+                        id: device_id(threads, turn, round),
+                        what: format!("the device alone, {threads} threads"),
+                        command,
+                        estimate: Duration::from_secs_f64(seconds + 1.0),
+                        ..Step::default()
+                    }
+                };
+                for (turn, multiple) in MULTIPLES.into_iter().enumerate() {
+                    steps.push(device(turn));
                     for contestant in &contestants {
                         let dir = folder(data, contestant.store, multiple);
                         let command =
@@ -316,6 +326,7 @@ impl Experiment for Squeeze {
                         }
                     }
                 }
+                steps.push(device(TURNS - 1));
             }
         }
         steps
@@ -334,7 +345,7 @@ impl Experiment for Squeeze {
         let mut parts = vec![
             Part::Text(format!(
                 "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is {} % of that, for its key-value interface and for SQL, which is in the I/O mode {}. \
-                 What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it, and pages are as large, LMDB's as they are. \
+                 What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it, the median of turns before each multiple and behind the last, and pages are as large, LMDB's as they are. \
                  Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, as it needs little besides; RocksDB's block cache {ROCKSDB_PERCENT} %, as with more the system ends it now and then; LMDB and SQLite live on the page cache.",
                 KEY_LEN as u64 + VALUE_LEN,
                 gannet_base::units::format_size(found.plan.limit),
@@ -416,8 +427,9 @@ impl Found<'_> {
     }
 
     fn device(&self, threads: u32) -> Option<f64> {
-        Spread::of(&self.figures(|time| device_id(threads, time), "/reads_per_second"))
-            .map(|spread| spread.median)
+        let turn = |turn| self.figures(|time| device_id(threads, turn, time), "/reads_per_second");
+        let all: Vec<f64> = (0..TURNS).flat_map(turn).collect();
+        Spread::of(&all).map(|spread| spread.median)
     }
 
     fn rates(&self, threads: u32) -> Vec<Part> {
@@ -681,7 +693,7 @@ mod tests {
         };
         run.add(failed).unwrap();
         for (id, output) in [
-            (device_id(2, 1), json!({ "reads_per_second": 1000.0 })),
+            (device_id(2, 0, 1), json!({ "reads_per_second": 1000.0 })),
             (
                 lookups_id("RocksDB, direct", 4, 2, 1),
                 json!({ "measured": { "per_second_mean": 500.0, "device": { "read_bytes_per_second": 4096.0 * 700.0 }, "interval_seconds": 1.0, "per_interval": [400, 600] } }),

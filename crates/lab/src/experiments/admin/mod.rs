@@ -255,7 +255,7 @@ impl Experiment for Admin {
     }
 
     fn question(&self) -> &'static str {
-        "What do backup, statistics, check, sweep, dump and compaction cost, and how much of that do users pay?"
+        "What do backup, restore, statistics, check, sweep, dump, load and compaction cost, and how much of that do users pay?"
     }
 
     fn source(&self) -> &'static str {
@@ -287,12 +287,12 @@ impl Experiment for Admin {
     }
 
     /// The data are four memories, and up to a half more with others. One folder is copied, and grows by what users add and by the log. Beside it is what a task makes, which may be as
-    /// large, as often as it may run; or the chain of incremental backups, which is less; or a second copy.
+    /// large, as often as it may run, and what it makes it from; or the chain of incremental backups, which is less; or a second copy.
     fn needs(&self, order: &Order) -> Needs {
         let plan = Plan::of(order.size);
         let filled = plan.memory() * 4 / 2 * 3;
         let count = contestants(order).len() as u64;
-        Needs { disk: (count + 2 + MADE_MOST as u64) * filled, memory: plan.memory() + AROUND }
+        Needs { disk: (count + 3 + MADE_MOST as u64) * filled, memory: plan.memory() + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

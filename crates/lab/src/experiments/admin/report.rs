@@ -72,7 +72,9 @@ fn published(found: &Found<'_>) -> Vec<Part> {
              that is garbled in every copy there is. What can: a task's time beside users against idle, its time against a plain copy, and who of two contestants of the same run costs the \
              users less. Tasks of the same name are not the same: gannet stat counts every record with its versions, pgstattuple reads pages; gannet check looks at every page, its checksum \
              and each index against its table, bt_index_check at indexes and whether each row has its entry; gannet backup verifies every page. PostgreSQL 15 has no incremental \
-             backup, and VACUUM FULL is no rival of a compaction, as it locks the users out.{}{}",
+             backup, its base backup is a database as it is, without a restore, and VACUUM FULL is no rival of a compaction, as it locks the users out. What makes another database, restore and load, \
+             does so beside the server, on the same device and with its memory: a quarter of it is gannet load's or gannet restore's, and less Gannet's server; pg_restore's two jobs and gbak -c work \
+             within their servers.{}{}",
             if found.has(Side::Firebird) { FIREBIRDS_TASKS } else { "" },
             if found.has(Side::Sqlite) { SQLITES_TASKS } else { "" },
         )),
