@@ -11,6 +11,7 @@ use crate::kv::create_options;
 use crate::output::printable;
 use crate::serve;
 use anyhow::{Context, Result, bail};
+use gannet_base::thread;
 use gannet_base::units::format_size;
 use gannet_sql::load::{Embedded, Options, Origin, Outcome, listening, load};
 use gannet_sql::session::Reason;
@@ -52,6 +53,8 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let mut by_statements = None;
     let (outcome, job) = match place {
         Place::File(store) => {
+            // Nobody waits for the database, but others may for the machine: beside a full server it took half of its processors.
+            thread::stand_by();
             let database = Database::with(store, Path::new(&arguments.database), &serve::owner())?;
             let engine = database.store().engine().clone();
             let done = into_file(&database, order, source.origin(), &options);

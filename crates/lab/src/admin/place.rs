@@ -4,6 +4,7 @@ use super::files;
 use super::garbage::{self, Sweeper};
 use super::task::{self, Task};
 use crate::confine::end;
+use crate::firebird;
 use crate::gannet::forget_hot;
 use crate::servers;
 use crate::sides::{GANNET, Options, POSTGRESQL, Server, Side};
@@ -48,8 +49,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Settings of a server beside which another database is made: the task's memory is not the server's.
-    fn settings_beside(&self) -> Vec<String> {
+    /// Settings of a server beside which, or by which, another database is made in `out`: the task's memory is not the server's.
+    fn settings_beside(&self, folder: &Path, out: &Path) -> Vec<String> {
         let own = task::own_memory(self.memory);
         match self.side {
             _ if !self.makes_database => Vec::new(),
@@ -58,9 +59,15 @@ impl Setup {
                 let budget = servers::budget(servers::budget(self.memory)).saturating_sub(own);
                 vec!["--memory".to_owned(), budget.to_string()]
             }
-            // Two jobs at a time.
-            POSTGRESQL => vec![format!("maintenance_work_mem={}kB", own / 2 / 1024)],
-            Side::Firebird | Side::Sqlite => Vec::new(),
+            // Its two jobs are as many as there are processors. With a half of its cache and less memory than by default it gets by: otherwise the system
+            // ends the server where there is little.
+            POSTGRESQL => vec![
+                format!("shared_buffers={}kB", own / 2 / 1024),
+                format!("maintenance_work_mem={}kB", own / 8 / 1024),
+                "max_parallel_maintenance_workers=0".to_owned(),
+            ],
+            Side::Firebird => vec![firebird::server::within(&[folder, out])],
+            Side::Sqlite => Vec::new(),
         }
     }
 }
@@ -132,7 +139,7 @@ impl Place {
         files::duplicate(&setup.base, &place.folder())?;
         fs::create_dir(place.out())?;
         place.settings = garbage::settings(setup, sweeper)?;
-        place.settings.extend(setup.settings_beside());
+        place.settings.extend(setup.settings_beside(&place.folder(), &place.out()));
         place.start()?;
         Ok(place)
     }

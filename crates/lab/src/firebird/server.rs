@@ -109,6 +109,15 @@ pub fn cache_of(bytes: u64) -> String {
     format!("DefaultDbCachePages={}", bytes / PAGE_SIZE)
 }
 
+/// The name of the setting that [`within`] gives.
+const ACCESS: &str = "DatabaseAccess";
+
+/// The setting by which it opens databases in these folders only.
+pub(crate) fn within(folders: &[&Path]) -> String {
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    format!("{ACCESS}=Restrict {}", folders.join(";"))
+}
+
 /// Settings for a database that fits into so much memory: a cache that has room for all of it, and as much of the rest for sorts as leaves an eighth to its sessions.
 ///
 /// # Errors
@@ -276,10 +285,12 @@ impl Options {
             "UserManager=Srp".to_owned(),
             "RemoteBindAddress=127.0.0.1".to_owned(),
             format!("RemoteServicePort={port}"),
-            format!("DatabaseAccess=Restrict {}", folder.display()),
             format!("SecurityDatabase={}", users(folder).display()),
             format!("TempDirectories={}", folder.join("tmp").display()),
         ]);
+        if self.given(ACCESS).is_none() {
+            settings.push(within(&[folder]));
+        }
         settings.push(String::new());
         fs::write(root.join("firebird.conf"), settings.join("\n"))?;
         fs::write(root.join("databases.conf"), "")?;

@@ -50,7 +50,7 @@ impl Plan {
             sessions: 10,
             seconds: 1.2,
             warm_up: 1.0,
-            limit: 30,
+            limit: 15,
             sample: 0.2,
             growing: 6.0,
             every: "50,10,3",
