@@ -53,7 +53,8 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         let config = &mut arguments.config;
         match argument {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
-            Long("dir") => arguments.dir = parser.value()?.into(),
+            // A client of PostgreSQL takes a relative path for a host's name, and its server works in its own folder.
+            Long("dir") => arguments.dir = std::path::absolute(PathBuf::from(parser.value()?))?,
             Long("size") => arguments.bytes = parse_size(&parser.value()?.string()?)?,
             Long("segment") => arguments.segment_size = parse_size(&parser.value()?.string()?)?,
             Long("reports") => arguments.reports = parser.value()?.parse()?,

@@ -58,7 +58,8 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Value(word) if arguments.file.is_none() => arguments.file = Some(word.into()),
             Long("url") => arguments.url = Some(parser.value()?.string()?),
             Long("serve") => arguments.serve = Some(parser.value()?.into()),
-            Long("dir") => arguments.dir = parser.value()?.into(),
+            // A client of PostgreSQL takes a relative path for a host's name, and its server works in its own folder.
+            Long("dir") => arguments.dir = std::path::absolute(PathBuf::from(parser.value()?))?,
             Long("seconds") => arguments.seconds = Duration::from_secs(parser.value()?.parse()?),
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("sessions") => options.sessions = parser.value()?.parse()?,

@@ -89,7 +89,8 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
             Short('h') | Long("help") => return Ok(None),
             Value(word) => arguments.words.push(word.string()?),
             Long("fits") => arguments.fits = true,
-            Long("dir") => arguments.dir = parser.value()?.into(),
+            // A client of PostgreSQL takes a relative path for a host's name, and its server works in its own folder.
+            Long("dir") => arguments.dir = std::path::absolute(PathBuf::from(parser.value()?))?,
             Long("file") => arguments.file = parser.value()?.into(),
             Long("driver") => arguments.driver = parser.value()?.string()?,
             Long("io") => arguments.io = parser.value()?.string()?,
