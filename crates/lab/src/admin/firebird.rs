@@ -35,7 +35,7 @@ pub(super) fn tool(task: Task) -> Option<&'static str> {
         Task::Check => "online validation by fbsvcmgr",
         Task::Sweep => "gfix -sweep",
         Task::Dump => "gbak -b -g -se",
-        Task::Load => "gbak -c",
+        Task::Load => "gbak -c -se",
         Task::Compact => return None,
     })
 }
@@ -56,9 +56,8 @@ pub(super) fn command(task: Task, server: &Server, source: &Path, made: &Path) -
             command
         }
         Task::Load => {
-            // Not by the services: whoever ends the program ends what it does, then.
             let mut command = program(&["gbak"])?;
-            command.arg("-c").arg(source).arg(format!("localhost/{}:{}", server.port(), made.display()));
+            command.args(["-c", "-se", &services]).arg(source).arg(made);
             command
         }
         Task::Stat => {
@@ -191,6 +190,26 @@ fn validated(text: &str) -> Result<Value> {
         "the online validation has looked at no table; those that it could not lock in time: {left_out}"
     );
     Ok(json!({ "tables_sound": sound, "tables_left_out": left_out }))
+}
+
+/// Waits until a load whose program was ended has ended within the server, too, and removes what it has made.
+///
+/// # Errors
+/// It goes on for long, or the server does not say.
+pub(super) fn settle(server: &Server, made: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        // There is no other way to learn of sessions of another database.
+        let mut command = server.beside(&utility(&["fbsvcmgr"])?)?;
+        command.args([&*format!("localhost/{}:service_mgr", server.port()), "info_svr_db_info"]);
+        let told = command.output().context("cannot start fbsvcmgr")?;
+        ensure!(told.status.success(), "fbsvcmgr: {}", String::from_utf8_lossy(&told.stderr).trim());
+        if !String::from_utf8_lossy(&told.stdout).contains(&*made.to_string_lossy()) {
+            return files::remove(made);
+        }
+        ensure!(began.elapsed() < 4 * PATIENCE, "a load goes on within the server after its end");
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 /// Ends what a program has left behind that was ended itself: a database that is locked for a backup with half a file, or work within the server.

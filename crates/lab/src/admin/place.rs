@@ -66,7 +66,10 @@ impl Setup {
                 format!("maintenance_work_mem={}kB", own / 8 / 1024),
                 "max_parallel_maintenance_workers=0".to_owned(),
             ],
-            Side::Firebird => vec![firebird::server::within(&[folder, out])],
+            // Each of its databases has a cache of its own.
+            Side::Firebird => {
+                vec![firebird::server::within(&[folder, out]), firebird::server::cache_of(own / 2)]
+            }
             Side::Sqlite => Vec::new(),
         }
     }

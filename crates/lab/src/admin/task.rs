@@ -218,13 +218,13 @@ impl Task {
     /// # Errors
     /// It does not end.
     pub fn abandon(self, server: &sides::Server, out: &Path, number: u32) -> Result<()> {
-        match server.side() {
-            Side::Firebird => {
-                let mut session = server.connect()?.connect()?;
-                firebird::abandon(self, &self.made(Side::Firebird, out, number), &mut *session)
-            }
-            Side::Wire(_) | Side::Sqlite => Ok(()),
+        let sides::Server::Firebird(own) = server else { return Ok(()) };
+        let made = self.made(Side::Firebird, out, number);
+        if self == Task::Load {
+            return firebird::settle(own, &made);
         }
+        let mut session = server.connect()?.connect()?;
+        firebird::abandon(self, &made, &mut *session)
     }
 
     fn ours(self, server: &servers::Server, out: &Path, made: &Path) -> Result<Command> {

@@ -62,7 +62,7 @@ impl Plan {
                 has_grid: false,
                 warm_up: 8,
                 measure: 25,
-                tune_time: 45,
+                tune_time: 40,
                 tune_warm_up: 8,
                 tune_measure: 18,
                 tune_pages: &[PAGE_SIZE],

@@ -48,11 +48,11 @@ impl Plan {
         let plan = Plan {
             warehouses: 4,
             sessions: 10,
-            seconds: 1.2,
+            seconds: 1.0,
             warm_up: 1.0,
-            limit: 15,
+            limit: 20,
             sample: 0.2,
-            growing: 6.0,
+            growing: 5.0,
             every: "50,10,3",
             shares: "0,0.05,0.2,0.5",
         };
