@@ -3,7 +3,7 @@
 
 use crate::sim;
 use crate::sync::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A thread that ended by a panic, with the panic's message.
@@ -105,20 +105,81 @@ pub fn stand_by() {
     }
 }
 
-/// How long the processors of this machine have had nothing to do so far, all together, in steps of 10 ms; `None` where that is not told, and
-/// in a simulation.
+/// How long the processors that this process may use have had nothing to do so far, all together, in steps of 10 ms; `None` where that is not
+/// told, where the process may have less of them than there are (a quota: what is idle is not ours, then), and in a simulation.
 pub fn idle_time() -> Option<Duration> {
     if sim::active() {
         return None;
     }
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    // Idle, and idle while somebody waits for a device.
-    let mut ticks = text.lines().next()?.split_ascii_whitespace().skip(4).map(str::parse::<u64>);
-    let (idle, waiting) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
-    Some(Duration::from_millis(10 * (idle + waiting)))
+    let allowed = allowed_processors()?;
+    // It is read from several files, and hardly ever changes.
+    static HAS_QUOTA: OnceLock<bool> = OnceLock::new();
+    let has_quota = || std::thread::available_parallelism().is_ok_and(|count| count.get() < allowed.len());
+    if *HAS_QUOTA.get_or_init(has_quota) {
+        return None;
+    }
+    idle_of(&std::fs::read_to_string("/proc/stat").ok()?, &allowed)
+}
+
+/// What `/proc/stat` says of these processors; those that it does not name are switched off.
+fn idle_of(text: &str, allowed: &[usize]) -> Option<Duration> {
+    let mut idle_ticks = 0;
+    for line in text.lines().filter_map(|line| line.strip_prefix("cpu")) {
+        let mut words = line.split_ascii_whitespace();
+        // The first line is of all together.
+        let Some(number) = words.next().filter(|_| !line.starts_with(' ')) else { continue };
+        if !allowed.contains(&number.parse().ok()?) {
+            continue;
+        }
+        // Idle, and idle while somebody waits for a device.
+        let mut ticks = words.skip(3).map(str::parse::<u64>);
+        let (idle, waiting) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
+        idle_ticks += idle + waiting;
+    }
+    Some(Duration::from_millis(10 * idle_ticks))
+}
+
+/// The numbers of the processors that the calling thread may run on.
+fn allowed_processors() -> Option<Vec<usize>> {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: a set of processors is bits, of which all may be 0.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set outlives the call, and is as long as is said. A machine with more processors than it has bits for is refused.
+        if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) } != 0 {
+            return None;
+        }
+        let most = 8 * size_of::<libc::cpu_set_t>();
+        // SAFETY: the number is less than the set has bits.
+        Some((0..most).filter(|&number| unsafe { libc::CPU_ISSET(number, &set) }).collect())
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 /// Lets another thread run.
 pub fn yield_now() {
     if sim::active() { sim::yield_point() } else { std::thread::yield_now() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_processors_that_are_ours_are_idle_for_us() {
+        let text = "cpu  100 0 50 1000 60 0 5 0 0 0\ncpu0 50 0 25 400 10 0 5 0 0 0\ncpu1 50 0 25 500 20 0 0 0 0 0\ncpu10 0 0 0 100 30 0 0 0 0 0\nintr 7 cpu1\n";
+        let idle = |allowed: &[usize]| idle_of(text, allowed).map(|idle| idle.as_millis());
+        assert_eq!(idle(&[0, 1, 10]), Some(10 * 1060));
+        assert_eq!(idle(&[1]), Some(10 * 520));
+        assert_eq!(idle(&[10, 11]), Some(10 * 130));
+        assert_eq!(idle(&[]), Some(0));
+        assert_eq!(idle_of("cpu  1 2\ncpu0 1 2\n", &[0]), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn there_is_a_processor_for_us() {
+        assert!(!allowed_processors().unwrap().is_empty());
+    }
 }

@@ -221,7 +221,8 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
 #[cfg(feature = "rivals")]
 fn within(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
     let task = arguments.task.context("within needs --task")?;
-    gannet_lab::admin::within::perform(task, &arguments.from, &arguments.to, stop)
+    let memory = gannet_lab::admin::task::own_memory(arguments.memory);
+    gannet_lab::admin::within::perform(task, &arguments.from, &arguments.to, memory, stop)
 }
 
 #[cfg(not(feature = "rivals"))]
@@ -236,7 +237,7 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
         base: arguments.base.clone(),
         scratch: arguments.scratch.clone(),
         memory: arguments.memory,
-        makes_database: arguments.step == "task" && arguments.task.is_some_and(Task::makes_database),
+        task: arguments.task.filter(|_| arguments.step == "task"),
         size: arguments.size,
         sessions: arguments.sessions,
         seed: arguments.seed,

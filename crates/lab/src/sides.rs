@@ -298,6 +298,11 @@ impl Within {
     }
 
     /// A command that runs a program in the group, and asks it to end when we do.
+    /// Bytes of memory for all, page cache included.
+    pub(crate) fn memory(&self) -> u64 {
+        self.options.memory.unwrap_or(1 << 30)
+    }
+
     pub(crate) fn beside(&self, program: &Path) -> Command {
         tied(self.group.as_ref(), program, "INT")
     }

@@ -121,6 +121,10 @@ impl Writer {
             if kind != "full join" && self.random.one_in(3) {
                 _ = write!(on, " and {}", self.condition(&all, 3));
             }
+            if kind == "full join" && self.random.one_in(4) {
+                // By a nested loop.
+                "true".clone_into(&mut on);
+            }
             let on = if kind == "cross join" { String::new() } else { format!(" on {on}") };
             from = format!("{from} {kind} {right}{on}");
             columns = all;

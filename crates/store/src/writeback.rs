@@ -468,14 +468,19 @@ impl PageWriter {
         if !self.pending.lock().is_empty() && !planted(Mutation::CheckpointPastPending) {
             self.sync_data()?;
         }
-        let target = self.redo_floor();
         let before = self.redo_from.load(Ordering::Relaxed);
         // A header write for each small step would cost more than it gives.
         let step = (self.core.wal_limit / 16).max(1);
-        if target.0 >= before + step
-            || (target.0 > before && at_once)
-            || (target.0 > before && self.core.log.used_bytes() > self.core.wal_limit / 2)
-        {
+        let is_worth = |to: Lsn| {
+            to.0 >= before + step
+                || (to.0 > before && (at_once || self.core.log.used_bytes() > self.core.wal_limit / 2))
+        };
+        // Further than the log it cannot go; how far it can takes a look at every frame.
+        if !is_worth(self.core.log.end()) {
+            return Ok(());
+        }
+        let target = self.redo_floor();
+        if is_worth(target) {
             self.checkpoint.advance(target)?;
             self.redo_from.store(target.0, Ordering::Relaxed);
         }
@@ -515,7 +520,12 @@ impl PageWriter {
         go_on: &mut dyn FnMut(u64) -> Result<bool>,
     ) -> Result<bool> {
         loop {
-            let mut due = self.dirty(|_, since| since < target);
+            let mut due = {
+                // As in `write_or_sync`: what is on its way may be dirty again by the time that it is there.
+                let _writing = self.buffer.lock();
+                self.core.poison.check()?;
+                self.dirty(|_, since| since < target)
+            };
             if due.is_empty() {
                 break;
             }
@@ -668,6 +678,36 @@ mod tests {
 
     #[test]
     fn what_is_brought_home_is_what_the_page_has_now() {
+        changed_on_its_way(|writer, page, arrives| {
+            std::thread::scope(|scope| {
+                let pages = page.0..page.0 + 1;
+                let bringing =
+                    scope.spawn(move || writer.bring_home(std::slice::from_ref(&pages), &mut || Ok(())));
+                gannet_base::clock::sleep(Duration::from_millis(30));
+                assert!(!bringing.is_finished(), "it is not at home");
+                arrives();
+                bringing.join().unwrap().unwrap();
+            });
+        });
+    }
+
+    #[test]
+    fn all_that_is_written_is_what_pages_have_now() {
+        changed_on_its_way(|writer, _, arrives| {
+            std::thread::scope(|scope| {
+                // As whoever writes a batch has it.
+                let writing = writer.buffer.lock();
+                let flushing = scope.spawn(|| writer.flush_all(Duration::from_secs(60)));
+                gannet_base::clock::sleep(Duration::from_millis(30));
+                arrives();
+                drop(writing);
+                assert!(flushing.join().unwrap().unwrap());
+            });
+        });
+    }
+
+    /// A page gets other contents while those before are on their way home; `bring` has them arrive, and brings the page home.
+    fn changed_on_its_way(bring: impl Fn(&PageWriter, PageId, &dyn Fn())) {
         let disk = SimDisk::new(2);
         let create = CreateOptions { page_size: SIZE, segment_size: 1 << 18 };
         let db = engine(&disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
@@ -687,15 +727,7 @@ mod tests {
         let part = mtr.latch(id).unwrap();
         mtr.fill(part, OWNER, &contents);
         mtr.commit().unwrap();
-        let pages = id.0..id.0 + 1;
-        std::thread::scope(|scope| {
-            let bringing =
-                scope.spawn(|| db.shared.writer.bring_home(std::slice::from_ref(&pages), &mut || Ok(())));
-            gannet_base::clock::sleep(Duration::from_millis(30));
-            assert!(!bringing.is_finished(), "it is not at home");
-            core.pool.finish_write(frame);
-            bringing.join().unwrap().unwrap();
-        });
+        bring(&db.shared.writer, id, &|| core.pool.finish_write(frame));
         assert!(core.pool.dirty_frame(&core.volume, id).is_none());
         let home = disk.peek_crash(Some(CrashPolicy::KeepNone), 1).contents(Path::new(FILE)).unwrap();
         let home = &home[id.0 as usize * SIZE..][..SIZE];

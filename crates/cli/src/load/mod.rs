@@ -53,8 +53,11 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let mut by_statements = None;
     let (outcome, job) = match place {
         Place::File(store) => {
-            // Nobody waits for the database, but others may for the machine: beside a full server it took half of its processors.
-            thread::stand_by();
+            // Others may wait for the machine: beside a full server it took half of the processors. Nobody waits for a database that is not complete yet.
+            match partial {
+                Some(_) => thread::stand_by(),
+                None => thread::step_back(),
+            }
             let database = Database::with(store, Path::new(&arguments.database), &serve::owner())?;
             let engine = database.store().engine().clone();
             let done = into_file(&database, order, source.origin(), &options);

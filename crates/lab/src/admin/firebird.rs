@@ -1,7 +1,8 @@
 //! Firebird's own programs for each task. They are its server's clients, but for reading the file: `nbackup` and `gstat` do so themselves, and by its services the server does the
 //! work of `gbak` and of the validation.
 //!
-//! Who ends a program that takes too long ends a client only: what it has begun within the server is ended by [`abandon`].
+//! Who ends a program that takes too long ends a client only: what it has begun within the server is ended by [`abandon`], but for a load, which is waited for
+//! ([`settle`]).
 
 use super::files;
 use super::place::one;
@@ -196,7 +197,7 @@ fn validated(text: &str) -> Result<Value> {
 ///
 /// # Errors
 /// It goes on for long, or the server does not say.
-pub(super) fn settle(server: &Server, made: &Path) -> Result<()> {
+pub(super) fn settle(server: &Server, made: &Path, patience: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
         // There is no other way to learn of sessions of another database.
@@ -207,7 +208,7 @@ pub(super) fn settle(server: &Server, made: &Path) -> Result<()> {
         if !String::from_utf8_lossy(&told.stdout).contains(&*made.to_string_lossy()) {
             return files::remove(made);
         }
-        ensure!(began.elapsed() < 4 * PATIENCE, "a load goes on within the server after its end");
+        ensure!(began.elapsed() < patience, "a load goes on within the server after its end");
         std::thread::sleep(LOOK_EVERY);
     }
 }

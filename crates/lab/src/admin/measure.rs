@@ -84,6 +84,8 @@ pub fn task(
     let number = measure.number.load(Ordering::Relaxed);
     let proof = if is_whole { place.prove(task, number, stop)? } else { None };
     let conditions = if looks_at_conditions { Some(place.conditions(&*connect)?) } else { None };
+    // Without databases that a task has made among the server's own.
+    place.clean()?;
     let (data, server) = (place.data_bytes()?, place.server()?);
     let told = json!({
         "task": task.name(),
@@ -216,7 +218,8 @@ impl Measure<'_> {
                 let mut told = ran.to_json();
                 told["began"] = begun.as_secs_f64().into();
                 runs.push(told);
-                busy += ran.time;
+                // With what has gone on within the server, if it was ended.
+                busy += works.elapsed() - begun;
                 next = if runs.len() < most { begun + ran.time.max(APART) } else { Duration::ZERO };
             }
         };

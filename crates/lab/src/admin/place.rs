@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const WEIGH_EVERY: Duration = Duration::from_millis(250);
 /// How long a task may take to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of a task's own memory from which on PostgreSQL loads with what it has by default.
+const AMPLE: u64 = 128 << 20;
 
 /// What is measured: where the data is, and who uses it.
 #[derive(Clone, Debug)]
@@ -38,8 +40,8 @@ pub struct Setup {
     pub scratch: PathBuf,
     /// Bytes of memory for server and tasks together, page cache included.
     pub memory: u64,
-    /// Whether the task makes another database, which needs memory besides.
-    pub makes_database: bool,
+    /// The task that is measured, where it is one.
+    pub task: Option<Task>,
     /// What was loaded.
     pub size: Size,
     /// Users.
@@ -52,25 +54,26 @@ impl Setup {
     /// Settings of a server beside which, or by which, another database is made in `out`: the task's memory is not the server's.
     fn settings_beside(&self, folder: &Path, out: &Path) -> Vec<String> {
         let own = task::own_memory(self.memory);
-        match self.side {
-            _ if !self.makes_database => Vec::new(),
-            GANNET => {
+        match (self.side, self.task) {
+            (GANNET, Some(Task::Restore | Task::Load)) => {
                 // Its process takes as much around its budget as the server's.
                 let budget = servers::budget(servers::budget(self.memory)).saturating_sub(own);
                 vec!["--memory".to_owned(), budget.to_string()]
             }
-            // Its two jobs are as many as there are processors. With a half of its cache and less memory than by default it gets by: otherwise the system
-            // ends the server where there is little.
-            POSTGRESQL => vec![
+            // Its two jobs are as many as there are processors. Where there is little it gets by with a half of its cache and less than that for sorts: otherwise the
+            // system ends the server.
+            (POSTGRESQL, Some(Task::Load)) if own < AMPLE => vec![
                 format!("shared_buffers={}kB", own / 2 / 1024),
                 format!("maintenance_work_mem={}kB", own / 8 / 1024),
                 "max_parallel_maintenance_workers=0".to_owned(),
             ],
+            // Its default.
+            (POSTGRESQL, Some(Task::Load)) => vec!["maintenance_work_mem=64MB".to_owned()],
             // Each of its databases has a cache of its own.
-            Side::Firebird => {
+            (Side::Firebird, Some(Task::Load)) => {
                 vec![firebird::server::within(&[folder, out]), firebird::server::cache_of(own / 2)]
             }
-            Side::Sqlite => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
@@ -132,6 +135,13 @@ impl Place {
     /// What can happen to either.
     pub fn begin(setup: &Setup, sweeper: Sweeper) -> Result<Self> {
         files::remove(&setup.scratch)?;
+        let mut setup = setup.clone();
+        if setup.side == Side::Firebird {
+            // As the server itself knows it.
+            fs::create_dir_all(&setup.scratch)?;
+            setup.scratch = setup.scratch.canonicalize()?;
+        }
+        let setup = &setup;
         let mut place = Place {
             setup: setup.clone(),
             sweeper,
@@ -300,7 +310,7 @@ impl Place {
             false => Value::Null,
         };
         if !ran.is_complete {
-            task.abandon(server, &out, number)?;
+            task.abandon(server, &out, number, limit)?;
         }
         Ok(ran)
     }
@@ -412,4 +422,44 @@ pub(super) fn one(session: &mut dyn Connection, sql: &str) -> Result<i64> {
     let statement = session.prepare(sql)?;
     let rows = session.query(statement, &[])?;
     rows.first().and_then(|row| row.first()).with_context(|| format!("{sql}: no row"))?.int()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_makes_a_database_beside_another_one_leaves_memory_for_it() {
+        let (folder, out) = (Path::new("w/db"), Path::new("w/out"));
+        let settings = |side, task, memory| {
+            let setup = Setup {
+                side,
+                base: PathBuf::new(),
+                scratch: PathBuf::new(),
+                memory,
+                task,
+                size: Size::new(1),
+                sessions: 1,
+                seed: 1,
+            };
+            setup.settings_beside(folder, out).join(" ")
+        };
+        let little = 112 << 20;
+        for side in [GANNET, POSTGRESQL, Side::Firebird, Side::Sqlite] {
+            assert_eq!(settings(side, None, little), "");
+            assert_eq!(settings(side, Some(Task::Dump), little), "");
+        }
+        let ours = (112 - 16 - 16 - 28) << 20;
+        for task in [Task::Restore, Task::Load] {
+            assert_eq!(settings(GANNET, Some(task), little), format!("--memory {ours}"));
+        }
+        // A restore of theirs is a program that has nothing to do with the server.
+        assert_eq!(settings(Side::Firebird, Some(Task::Restore), little), "");
+        assert_eq!(
+            settings(Side::Firebird, Some(Task::Load), little),
+            "DatabaseAccess=Restrict w/db;w/out DefaultDbCachePages=1792"
+        );
+        assert!(settings(POSTGRESQL, Some(Task::Load), little).starts_with("shared_buffers=14336kB "));
+        assert_eq!(settings(POSTGRESQL, Some(Task::Load), 1 << 30), "maintenance_work_mem=64MB");
+    }
 }

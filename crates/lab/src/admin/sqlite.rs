@@ -49,5 +49,9 @@ fn on(task: Task, server: &Within, database: &Path, made: &Path) -> Result<Comma
     if task.makes() {
         command.arg("--to").arg(made);
     }
+    if task.makes_database() {
+        // Of all that there is.
+        command.args(["--memory", &server.memory().to_string()]);
+    }
     Ok(command)
 }

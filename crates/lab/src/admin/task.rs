@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// What Gannet's command line may have: a server does the work, and it would be refused more than its group has.
 const MEMORY: &str = "32MiB";
@@ -213,15 +214,15 @@ impl Task {
         (side == Side::Firebird && firebird::is_unsynced(self)).then(|| self.made(side, out, number))
     }
 
-    /// Ends what a program has left behind in the server that was ended as it took too long.
+    /// Ends what a program has left behind in the server that was ended as it took longer than `limit`; or waits until it has ended, where it cannot be.
     ///
     /// # Errors
     /// It does not end.
-    pub fn abandon(self, server: &sides::Server, out: &Path, number: u32) -> Result<()> {
+    pub fn abandon(self, server: &sides::Server, out: &Path, number: u32, limit: Duration) -> Result<()> {
         let sides::Server::Firebird(own) = server else { return Ok(()) };
         let made = self.made(Side::Firebird, out, number);
         if self == Task::Load {
-            return firebird::settle(own, &made);
+            return firebird::settle(own, &made, limit * 4);
         }
         let mut session = server.connect()?.connect()?;
         firebird::abandon(self, &made, &mut *session)
@@ -334,6 +335,15 @@ impl Task {
                 let mut command = server.beside(&servers::gannet()?);
                 command.arg("check").arg(made).args(["--memory", MEMORY, "--json"]);
                 Some(("gannet check", command))
+            }
+            (Task::Load, Kind::PostgreSql) => {
+                let (_, programs) = servers::postgres().context("PostgreSQL is not installed any more")?;
+                let name =
+                    made.file_name().and_then(|name| name.to_str()).context("a database has a name")?;
+                let mut command = server.beside(programs.join("psql"));
+                command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &server.target(name), "-c"]);
+                command.arg(BT_INDEX_CHECK);
+                Some(("bt_index_check", command))
             }
             (Task::Backup, Kind::PostgreSql) => {
                 let (_, programs) = servers::postgres().context("PostgreSQL is not installed any more")?;

@@ -24,17 +24,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(20);
 const CHECKPOINT_TRY: Duration = Duration::from_secs(1);
 
-/// Does a task on the database, with what it makes as `to`, until it has ended or `stop` is set.
+/// Does a task on the database, with what it makes as `to`, until it has ended or `stop` is set. A load is of the text `database`, and has a cache of so many
+/// bytes of `memory`.
 ///
 /// # Errors
 /// SQLite's; the database is damaged; or it was to stop.
-pub fn perform(task: Task, database: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
+pub fn perform(task: Task, database: &Path, to: &Path, memory: u64, stop: &AtomicBool) -> Result<Value> {
     // Before anything is opened.
     ensure!(task.is_within(), "SQLite has no {} of its own", task.name());
-    if task == Task::Load {
-        return load(database, to, stop).with_context(|| format!("load of {database:?}"));
-    }
-    let connection = open_for_task(database)?;
+    let connection = if task == Task::Load { new_database(to, memory)? } else { open_for_task(database)? };
     let interrupt = connection.get_interrupt_handle();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -54,7 +52,8 @@ pub fn perform(task: Task, database: &Path, to: &Path, stop: &AtomicBool) -> Res
             Task::Check => check(&connection),
             Task::Dump => dump(&connection, to, stop),
             Task::Compact => vacuum(&connection, stop),
-            Task::Copy | Task::Incremental | Task::Restore | Task::Sweep | Task::Load => {
+            Task::Load => load(&connection, database, stop),
+            Task::Copy | Task::Incremental | Task::Restore | Task::Sweep => {
                 Err(anyhow::anyhow!("there is none"))
             }
         };
@@ -161,13 +160,19 @@ fn dump_table(connection: &Connection, name: &str, out: &mut impl Write, stop: &
     Ok(count)
 }
 
-/// A new database from what [`dump`] has written, durably: a statement for each line, and all of them one transaction.
-fn load(from: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
+/// A database that is not there yet, with a cache of so many bytes.
+fn new_database(to: &Path, cache: u64) -> Result<Connection> {
     ensure!(!to.exists(), "{to:?} is there");
+    let connection = Connection::open(to).with_context(|| format!("cannot make {to:?}"))?;
+    set_for_task(&connection)?;
+    connection.execute_batch(&format!("pragma cache_size = -{}", cache >> 10))?;
+    Ok(connection)
+}
+
+/// What [`dump`] has written, durably: a statement for each line, and all of them one transaction. Its journal is the default one, which keeps nothing of a
+/// database that was empty; that of the database it comes from would write all twice, and is set behind.
+fn load(target: &Connection, from: &Path, stop: &AtomicBool) -> Result<Value> {
     let text = File::open(from).with_context(|| format!("cannot open {from:?}"))?;
-    let target = Connection::open(to).with_context(|| format!("cannot make {to:?}"))?;
-    target.execute_batch("pragma journal_mode = wal")?;
-    set_for_task(&target)?;
     let (mut statement, mut count) = (String::new(), 0_u64);
     for line in BufReader::with_capacity(1 << 20, text).lines() {
         ensure!(!stop.load(Ordering::Relaxed), "interrupted");
@@ -183,7 +188,7 @@ fn load(from: &Path, to: &Path, stop: &AtomicBool) -> Result<Value> {
     }
     ensure!(statement.trim().is_empty(), "{from:?} ends within a statement");
     ensure!(target.is_autocommit(), "{from:?} ends within a transaction");
-    target.query_row("pragma wal_checkpoint(truncate)", (), |_| Ok(()))?;
+    target.execute_batch("pragma journal_mode = wal")?;
     Ok(json!({ "statements": count }))
 }
 
@@ -224,16 +229,16 @@ mod tests {
         writer.batch("insert into t values (1, 'it''s'), (2, null)").unwrap();
         writer.batch("begin immediate; insert into t values (3, 'not yet')").unwrap();
         let to = folder.path().join("to");
-        let told = perform(Task::Backup, &database, &to, &go_on).unwrap();
+        let told = perform(Task::Backup, &database, &to, 1 << 20, &go_on).unwrap();
         assert!(told["pages"].as_i64().unwrap() >= 3, "{told}");
         let copy = Connection::open(&to).unwrap();
         assert_eq!(copy.query_row("select count(*) from t", (), |row| row.get::<_, i64>(0)).unwrap(), 2);
-        assert!(perform(Task::Backup, &database, &to, &go_on).is_err());
-        let trees = perform(Task::Stat, &database, &to, &go_on).unwrap();
+        assert!(perform(Task::Backup, &database, &to, 1 << 20, &go_on).is_err());
+        let trees = perform(Task::Stat, &database, &to, 1 << 20, &go_on).unwrap();
         assert!(trees.to_string().contains("\"t_b\",2,"), "{trees}");
-        perform(Task::Check, &database, &to, &go_on).unwrap();
+        perform(Task::Check, &database, &to, 1 << 20, &go_on).unwrap();
         let text = folder.path().join("dump");
-        assert_eq!(perform(Task::Dump, &database, &text, &go_on).unwrap(), json!({ "rows": 2 }));
+        assert_eq!(perform(Task::Dump, &database, &text, 1 << 20, &go_on).unwrap(), json!({ "rows": 2 }));
         let text = std::fs::read_to_string(text).unwrap();
         let again = Connection::open_in_memory().unwrap();
         again.execute_batch(&text).unwrap();
@@ -243,7 +248,7 @@ mod tests {
             2
         );
         let loaded = folder.path().join("loaded");
-        perform(Task::Load, &folder.path().join("dump"), &loaded, &go_on).unwrap();
+        perform(Task::Load, &folder.path().join("dump"), &loaded, 1 << 20, &go_on).unwrap();
         let again = Connection::open(&loaded).unwrap();
         assert_eq!(
             again.prepare(same).unwrap().query_map((), |row| row.get::<_, i64>(0)).unwrap().count(),
@@ -251,16 +256,16 @@ mod tests {
         );
         let journal: String = again.query_row("pragma journal_mode", (), |row| row.get(0)).unwrap();
         assert_eq!(journal, "wal");
-        assert!(perform(Task::Load, &folder.path().join("dump"), &loaded, &go_on).is_err());
+        assert!(perform(Task::Load, &folder.path().join("dump"), &loaded, 1 << 20, &go_on).is_err());
         let half = folder.path().join("half");
         std::fs::write(&half, text.trim_end().strip_suffix("COMMIT;").unwrap()).unwrap();
-        let error = perform(Task::Load, &half, &folder.path().join("other"), &go_on).unwrap_err();
+        let error = perform(Task::Load, &half, &folder.path().join("other"), 1 << 20, &go_on).unwrap_err();
         assert!(format!("{error:#}").contains("within a transaction"), "{error:#}");
         writer.batch("rollback").unwrap();
-        perform(Task::Compact, &database, &to, &go_on).unwrap();
-        assert!(perform(Task::Sweep, &database, &to, &go_on).is_err());
+        perform(Task::Compact, &database, &to, 1 << 20, &go_on).unwrap();
+        assert!(perform(Task::Sweep, &database, &to, 1 << 20, &go_on).is_err());
         let missing = folder.path().join("missing");
-        let error = perform(Task::Check, &missing, &to, &go_on).unwrap_err();
+        let error = perform(Task::Check, &missing, &to, 1 << 20, &go_on).unwrap_err();
         assert!(error.to_string().contains("no database") && !missing.exists(), "{error:#}");
     }
 
@@ -274,7 +279,7 @@ mod tests {
         session.batch("insert into t values (1, 'x'), (2, 'y')").unwrap();
         session.batch("pragma writable_schema = on; delete from sqlite_schema where name = 't_b'").unwrap();
         drop(session);
-        let error = perform(Task::Check, &database, folder.path(), &AtomicBool::new(false)).unwrap_err();
+        let error = perform(Task::Check, &database, folder.path(), 0, &AtomicBool::new(false)).unwrap_err();
         assert!(format!("{error:#}").contains("damaged"), "{error:#}");
     }
 }

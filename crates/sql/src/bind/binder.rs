@@ -109,6 +109,9 @@ pub(super) enum RelationKind {
     Table,
     System,
     Subquery,
+    /// A WITH query.
+    Common,
+    Values,
     Function,
     Join,
 }

@@ -26,7 +26,7 @@ impl Binder<'_> {
             }
             return Ok(Ok(cast_node(typed, ty, modifier, allowed == CastContext::Explicit)));
         }
-        if let Some(typed) = self.coerce_elements(&typed, ty, allowed)? {
+        if let Some(typed) = self.coerce_elements(&typed, ty, modifier, allowed)? {
             return Ok(Ok(typed));
         }
         match context(typed.ty, ty) {
@@ -38,7 +38,13 @@ impl Binder<'_> {
     }
 
     /// ARRAY[...] of one type as an array of another: element by element.
-    fn coerce_elements(&mut self, typed: &Typed, ty: Type, allowed: CastContext) -> Result<Option<Typed>> {
+    fn coerce_elements(
+        &mut self,
+        typed: &Typed,
+        ty: Type,
+        modifier: Modifier,
+        allowed: CastContext,
+    ) -> Result<Option<Typed>> {
         let (Scalar::Array { elements, ty: array }, Some(element)) = (&typed.scalar, ty.element()) else {
             return Ok(None);
         };
@@ -47,12 +53,13 @@ impl Binder<'_> {
         for scalar in elements {
             let part =
                 Typed { scalar: scalar.clone(), ty: from, modifier: NO_MODIFIER, position: typed.position };
-            match self.try_coerce(part, element, NO_MODIFIER, allowed)? {
+            match self.try_coerce(part, element, modifier, allowed)? {
                 Ok(part) => converted.push(part.scalar),
                 Err(_) => return Ok(None),
             }
         }
-        Ok(Some(Typed::new(Scalar::Array { elements: converted, ty }, ty).at(typed.position)))
+        let scalar = Scalar::Array { elements: converted, ty };
+        Ok(Some(Typed { scalar, ty, modifier, position: typed.position }))
     }
 
     /// Gives a type to a literal, NULL or parameter without one.
@@ -66,9 +73,11 @@ impl Binder<'_> {
                         .map_err(|error| place(error, position))
                 };
                 // CAST cuts what is too long, reading does not.
-                let cut = explicit && modifier != NO_MODIFIER && matches!(ty, Type::Varchar | Type::Bpchar);
+                let element = ty.element().unwrap_or(ty);
+                let cut =
+                    explicit && modifier != NO_MODIFIER && matches!(element, Type::Varchar | Type::Bpchar);
                 let value = read(if cut { NO_MODIFIER } else { modifier })?;
-                if matches!(ty.element().unwrap_or(ty), Type::Date | Type::Timestamp | Type::TimestampTz) {
+                if matches!(element, Type::Date | Type::Timestamp | Type::TimestampTz) {
                     self.note_time(&literal, &value, ty, position);
                 }
                 let literal = Typed::new(Scalar::Literal { value, ty }, ty).at(position);

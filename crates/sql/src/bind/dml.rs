@@ -287,7 +287,7 @@ impl<'a> Binder<'a> {
             return Err(Error::unsupported("a clause of another SQL in UPDATE"));
         }
         self.push_level(Clause::Update);
-        let (table, shown, rel) = self.changed_relation(table)?;
+        let (table, _, rel) = self.changed_relation(table)?;
         let old = table_columns(&rel);
         let items: &'a [TableWithJoins] = match from {
             None => &[],
@@ -301,17 +301,17 @@ impl<'a> Binder<'a> {
         let assignments = self.assignments(&table, assignments)?;
         let row = self.add_table_columns(&table);
         let checks = self.checks(&table, &row)?;
-        // RETURNING sees the new row in the place of the old one.
-        let relations = std::mem::take(&mut self.level().sight).relations;
-        self.level().clause = Clause::Returning;
-        for relation in relations {
-            if relation.name.as_deref() == Some(&shown) && relation.columns.iter().map(|(_, id)| id).eq(&old)
-            {
-                self.show_row(&table, shown.clone(), &row);
-            } else {
-                self.show(relation);
+        // RETURNING sees the new row in the place of the old one, and all else as it was: columns that joins of FROM have merged, too.
+        row.iter().for_each(|&column| self.own(column));
+        let level = self.level();
+        level.clause = Clause::Returning;
+        let exchange = |(_, column): &mut (String, ColumnId)| {
+            if let Some(at) = old.iter().position(|old| old == column) {
+                *column = row[at];
             }
-        }
+        };
+        level.sight.columns.iter_mut().for_each(exchange);
+        level.sight.relations.iter_mut().flat_map(|relation| &mut relation.columns).for_each(exchange);
         let returning = self.returning(returning.as_deref())?;
         self.pop_level();
         Ok(Update { table, old, source, recheck, assignments, row, returning, checks })

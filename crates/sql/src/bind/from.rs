@@ -535,7 +535,7 @@ impl<'a> Binder<'a> {
         let shown = bound.output.iter().map(|output| (output.name.clone(), output.column)).collect();
         let shown = with_names(shown, &name, &columns, position)?;
         let alias = Alias { name: Some(alias.name.unwrap_or(name)), ..alias };
-        self.show_as(alias, None, shown, None, RelationKind::Subquery)?;
+        self.show_as(alias, None, shown, None, RelationKind::Common)?;
         Ok(bound.rel)
     }
 
@@ -558,7 +558,7 @@ impl<'a> Binder<'a> {
         let columns = shown.iter().map(|(_, column)| *column).collect();
         let seen_as = alias.name.unwrap_or_else(|| name.to_owned());
         let alias = Alias { name: Some(seen_as.clone()), ..alias };
-        self.show_as(alias, None, shown, None, RelationKind::Subquery)?;
+        self.show_as(alias, None, shown, None, RelationKind::Common)?;
         Ok(Rel::Common { common, alias: seen_as, columns })
     }
 
@@ -587,7 +587,11 @@ impl<'a> Binder<'a> {
         self.level().open = open;
         let bound = bound?;
         let columns = bound.output.into_iter().map(|output| (output.name, output.column)).collect();
-        self.show_as(alias, None, columns, None, RelationKind::Subquery)?;
+        let kind = match &*query.body {
+            ast::SetExpr::Values(_) => RelationKind::Values,
+            _ => RelationKind::Subquery,
+        };
+        self.show_as(alias, None, columns, None, kind)?;
         Ok(bound.rel)
     }
 

@@ -88,7 +88,8 @@ pub(super) fn tables(
                         tokens::position(ident.span),
                     ));
                 };
-                vec![found]
+                // There is nothing in it to be locked.
+                if found.kind == RelationKind::Values { vec![] } else { vec![found] }
             }
         };
         for relation in relations {
@@ -123,6 +124,8 @@ fn lockable(relation: &Visible, strength: LockStrength, at: Option<usize>) -> Re
         (RelationKind::Subquery, _) => {
             Err(place(Error::unsupported(format!("{} of a subquery", name(strength))), at))
         }
+        (RelationKind::Common, _) => wrong("a WITH query"),
+        (RelationKind::Values, _) => wrong("VALUES"),
         (RelationKind::System, _) => wrong("a system table"),
         (RelationKind::Function, _) => wrong("a function"),
         (RelationKind::Join, _) => wrong("a join"),

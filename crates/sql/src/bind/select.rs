@@ -119,8 +119,8 @@ impl<'a> Binder<'a> {
             None | Some(Distinct::All) => false,
             Some(Distinct::Distinct) => true,
             Some(Distinct::On(list)) => {
-                parts.distinct_on = Some(self.distinct_on(list, &parts.items)?);
-                parts.distinct_places = list.iter().map(|expr| position(expr.span())).collect();
+                let (on, places) = self.distinct_on(list, &parts.items)?;
+                (parts.distinct_on, parts.distinct_places) = (Some(on), places);
                 false
             }
         };
@@ -314,8 +314,9 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn distinct_on(&mut self, list: &'a [Expr], items: &[Item]) -> Result<Vec<Scalar>> {
-        let mut on = Vec::with_capacity(list.len());
+    /// Each once, with where it stands.
+    fn distinct_on(&mut self, list: &'a [Expr], items: &[Item]) -> Result<(Vec<Scalar>, Vec<Option<usize>>)> {
+        let (mut on, mut places) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
         for expr in list {
             let scalar = self.within(Clause::DistinctOn, |this| {
                 match this.item_reference(expr, items, "DISTINCT ON", false)? {
@@ -329,9 +330,12 @@ impl<'a> Binder<'a> {
                     }
                 }
             })?;
-            on.push(scalar);
+            if !on.iter().any(|other| same(other, &scalar)) {
+                on.push(scalar);
+                places.push(position(expr.span()));
+            }
         }
-        Ok(on)
+        Ok((on, places))
     }
 
     fn order_by(&mut self, list: &'a [OrderByExpr], parts: &mut Parts, distinct: bool) -> Result<()> {

@@ -86,6 +86,7 @@ fn reserve_copies(call: &Call<'_, '_>, elements: [&[Value]; 2], more: usize) -> 
 fn append_element(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (values, lower) = elements(a, 0)?;
     check_length(values.len() + 1)?;
+    Array::check_bounds(lower, values.len() + 1)?;
     reserve_copies(call, [values, a.get(1..).unwrap_or_default()], 0)?;
     let mut result = Vec::with_capacity(values.len() + 1);
     result.extend_from_slice(values);
@@ -96,6 +97,7 @@ fn append_element(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 fn prepend_element(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (values, lower) = elements(a, 1)?;
     check_length(values.len() + 1)?;
+    Array::check_bounds(lower, values.len() + 1)?;
     reserve_copies(call, [values, a.get(..1).unwrap_or_default()], 0)?;
     let mut result = Vec::with_capacity(values.len() + 1);
     result.push(element(a, 0));
@@ -114,6 +116,7 @@ fn concatenate(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     check_length(left.len() + right.len())?;
     reserve_copies(call, [left, right], 0)?;
     let lower = if left.is_empty() { right_lower } else { left_lower };
+    Array::check_bounds(lower, left.len() + right.len())?;
     Ok(made(call, [left, right].concat(), lower))
 }
 
@@ -218,6 +221,7 @@ fn fill(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     };
     check_length(size)?;
+    Array::check_bounds(lower, size)?;
     reserve(call, size.checked_mul(size_of::<Value>() + a[0].heap_bytes()))?;
     Ok(made(call, vec![element(a, 0); size], lower))
 }

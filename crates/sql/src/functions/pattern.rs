@@ -19,8 +19,8 @@ fn bad(message: String) -> Error {
 
 /// The flags given as an argument. Without `function`, `g` means something.
 fn options(a: &[Value], index: usize, function: Option<&str>) -> Result<Options> {
-    let flags = text_or(a, index, "")?;
-    let options = Options::parse(flags).map_err(|flag| {
+    let given = text_or(a, index, "")?;
+    let options = Options::parse(given).map_err(|flag| {
         let error = bad(format!("invalid regular expression option: \"{flag}\""));
         if function.is_none() && flag.is_ascii_digit() {
             return error.hint(
@@ -35,6 +35,12 @@ fn options(a: &[Value], index: usize, function: Option<&str>) -> Result<Options>
         }
         _ => Ok(options),
     }
+}
+
+/// Flags of which `g` means nothing.
+fn flags(a: &[Value], index: usize) -> Result<Options> {
+    let given = text_or(a, index, "")?;
+    Options::parse(given).map_err(|flag| bad(format!("invalid regular expression option: \"{flag}\"")))
 }
 
 /// The compiled pattern, kept by the session.
@@ -188,8 +194,8 @@ fn start_at(text: &str, character: i64) -> usize {
 fn replace_from(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let start = checked(a, 3, "start", 1)?;
     let which = checked(a, 4, "n", 0)?;
-    let options = options(a, 5, Some("regexp_replace"))?;
-    // All are replaced where the flags say so and no number is given.
+    // The number says how many are replaced, whatever the flags say of it.
+    let options = Options { global: false, ..flags(a, 5)? };
     replaced(call, a, start_at(text(a, 0)?, start), which, options)
 }
 

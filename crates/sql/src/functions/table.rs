@@ -80,18 +80,21 @@ fn series_estimate(a: &[Option<Value>]) -> f64 {
 /// Exact numbers from one to another.
 #[derive(Debug)]
 struct Exact {
-    next: Numeric,
+    /// `None` behind the last one that there can be.
+    next: Option<Numeric>,
     stop: Numeric,
     step: Numeric,
 }
 
 impl RowSource for Exact {
     fn next(&mut self, _: &Context<'_>, out: &mut Vec<Value>) -> Result<bool> {
-        if if self.step.signum() > 0 { self.next > self.stop } else { self.next < self.stop } {
+        let Some(next) = self.next.take() else { return Ok(false) };
+        if if self.step.signum() > 0 { next > self.stop } else { next < self.stop } {
             return Ok(false);
         }
-        let next = self.next.add(&self.step)?;
-        out.push(Value::Numeric(std::mem::replace(&mut self.next, next)));
+        // What is beyond the type is beyond the end.
+        self.next = next.add(&self.step).ok();
+        out.push(Value::Numeric(next));
         Ok(true)
     }
 }
@@ -114,9 +117,7 @@ fn open_numeric(_: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {
     if step.is_zero() {
         return Err(bad("step size cannot equal zero"));
     }
-    // The numbers have as many digits behind the point as start and step.
-    let next = start.add(&step)?.sub(&step)?;
-    Ok(Box::new(Exact { next, stop, step }))
+    Ok(Box::new(Exact { next: Some(start), stop, step }))
 }
 
 fn open_subscripts(_: &Call<'_, '_>, a: Vec<Value>) -> Result<Box<dyn RowSource>> {

@@ -69,6 +69,22 @@ pub struct Array {
     pub lower: i32,
 }
 
+impl Array {
+    /// Whether an array may begin at this index, with so many elements: the index behind the last one is an integer, too.
+    ///
+    /// # Errors
+    /// It may not (54000).
+    pub(crate) fn check_bounds(lower: i32, length: usize) -> Result<()> {
+        match i32::try_from(length).ok().and_then(|length| lower.checked_add(length)) {
+            Some(_) => Ok(()),
+            None => {
+                let message = format!("array lower bound is too large: {lower}");
+                Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+            }
+        }
+    }
+}
+
 /// Bytes of which a text may have several times what it needs.
 const SHORT_TEXT: usize = 64;
 

@@ -279,16 +279,20 @@ struct Phase {
     name: &'static str,
     unit: Unit,
     began: Instant,
+    /// What was done of it before it began to be seen.
+    before: u64,
     note: String,
 }
 
 impl Inner {
     fn report(&self, disk: &dyn Disk, state: JobState) -> JobReport {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (done, total) = (load(&self.done), load(&self.total));
         let phase = self.phase.lock();
-        let rate = done as f64 / phase.began.elapsed().as_secs_f64().max(1e-6);
-        let left = (total > done && done > 0).then(|| (total - done) as f64 / rate);
+        // A phase begins with these, under its lock.
+        let (done, total) = (load(&self.done), load(&self.total));
+        let new = done.saturating_sub(phase.before);
+        let rate = new as f64 / phase.began.elapsed().as_secs_f64().max(1e-6);
+        let left = (total > done && new > 0).then(|| (total - done) as f64 / rate);
         let io = disk.stats().snapshot().since(&self.io_before);
         let bytes = |class: Class, operation: Operation| io.counts[class as usize][operation as usize].1;
         let by_class = |class: Class| ClassBytes {
@@ -370,6 +374,7 @@ impl Jobs {
                 name: "begins",
                 unit: Unit::Bytes,
                 began: started,
+                before: 0,
                 note: String::new(),
             }),
         });
@@ -432,12 +437,17 @@ impl Job {
 
     /// A new phase begins, of `total` units; 0 where that is not known.
     pub fn phase(&self, name: &'static str, unit: Unit, total: u64) {
-        self.inner.begin_phase(name, unit, total);
+        self.inner.begin_phase(name, unit, total, 0);
     }
 
     /// The total of the phase is known better now.
     pub fn set_total(&self, total: u64) {
         self.inner.total.store(total, Ordering::Relaxed);
+    }
+
+    /// A phase of which a part was done before anybody saw it.
+    pub(crate) fn phase_under_way(&self, name: &'static str, unit: Unit, total: u64, done: u64) {
+        self.inner.begin_phase(name, unit, total, done);
     }
 
     /// Of the phase so much is done.
@@ -541,10 +551,11 @@ impl Drop for Job {
 }
 
 impl Inner {
-    fn begin_phase(&self, name: &'static str, unit: Unit, total: u64) {
+    /// `done`: what is done of it already.
+    fn begin_phase(&self, name: &'static str, unit: Unit, total: u64, done: u64) {
         let mut phase = self.phase.lock();
-        (phase.name, phase.unit, phase.began) = (name, unit, clock::now());
-        self.done.store(0, Ordering::Relaxed);
+        (phase.name, phase.unit, phase.began, phase.before) = (name, unit, clock::now(), done);
+        self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
     }
 
@@ -613,7 +624,7 @@ impl Worker {
 
     /// See [`Job::phase`].
     pub(crate) fn phase(&self, name: &'static str, unit: Unit, total: u64) {
-        self.inner.begin_phase(name, unit, total);
+        self.inner.begin_phase(name, unit, total, 0);
     }
 
     /// Of the phase so much is done.

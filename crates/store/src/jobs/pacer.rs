@@ -60,6 +60,8 @@ pub struct Permit {
     began: Instant,
     work: Work,
     of: Holder,
+    /// It is one of the window's. Who works as fast as it goes takes none of those from others.
+    counts: bool,
 }
 
 /// What a piece of work asks for.
@@ -105,7 +107,7 @@ impl Drop for Permit {
                 return state.pieces.end_of_reserve(took, cpu * slowness, rest, now);
             }
         };
-        if self.work == Work::Processor {
+        if !self.counts {
             return;
         }
         state.give_back(self.began, now);
@@ -281,7 +283,8 @@ impl Pacer {
             let is_free = pace == Pace::Full || work == Work::Processor;
             let wait = if is_free { None } else { state.wait(now) };
             let Some(wait) = wait else {
-                state.held += usize::from(work == Work::Device);
+                let counts = !is_free;
+                state.held += usize::from(counts);
                 let of = match &role {
                     Role::StandsBy(_) => {
                         state.pieces.begin(now);
@@ -292,7 +295,7 @@ impl Pacer {
                     Role::Ordinary | Role::Reserve(_) | Role::Asks(_) => Holder::Ordinary,
                 };
                 drop(state);
-                return Some(Permit { pacer: Arc::clone(self), began: now, work, of });
+                return Some(Permit { pacer: Arc::clone(self), began: now, work, of, counts });
             };
             state.wanted = true;
             if !may_wait || give_up() {
@@ -357,7 +360,8 @@ impl Pacer {
                 let slowness = reserve.slowness(self.saturation.is_there());
                 self.count();
                 let of = Holder::Reserve { slowness };
-                return Some(Permit { pacer: Arc::clone(self), began: clock::now(), work, of });
+                let began = clock::now();
+                return Some(Permit { pacer: Arc::clone(self), began, work, of, counts: false });
             }
             drop(state);
             // While it is probed how others fare alone, nothing is begun.
@@ -380,6 +384,8 @@ impl Pacer {
         let (ended, taken) = (self.ended_since(state), self.taken_since(state));
         (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         let slowdown = if now < state.latched_until { SLOWDOWN_LATCHED } else { SLOWDOWN };
+        // Who works as fast as it goes looks for those who do not.
+        let pace = if pace == Pace::Full { self.in_force(Pace::Auto) } else { pace };
         state.react(pace, slowdown, &ended, taken, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);
@@ -403,6 +409,25 @@ mod tests {
         assert_eq!(pacer.in_force(Pace::Full), Pace::Full);
         pacer.set_target(None);
         assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
+    }
+
+    #[test]
+    fn who_works_as_fast_as_it_goes_takes_no_permit_from_others() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(3));
+        let pacer = Pacer::new(&disk, &Arc::default());
+        {
+            let mut state = pacer.state.lock();
+            (state.window, state.next_look) = (0.25, clock::now() + Duration::from_secs(3600));
+        }
+        let take = |pace| pacer.take(pace, Work::Device, false, &|| false);
+        let full = take(Pace::Full);
+        assert!(full.is_some());
+        let paced = take(Pace::Auto);
+        assert!(paced.is_some() && take(Pace::Auto).is_none());
+        drop(full);
+        assert_eq!(pacer.state.lock().held, 1);
+        drop(paced);
+        assert_eq!(pacer.state.lock().held, 0);
     }
 
     #[test]

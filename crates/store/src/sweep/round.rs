@@ -171,8 +171,7 @@ impl<'r> Round<'r> {
             };
         }
         let job = jobs.begin(order);
-        job.phase("sweeps", Unit::Segments, self.total);
-        job.set_done(self.done.segments);
+        job.phase_under_way("sweeps", Unit::Segments, self.total, self.done.segments);
         self.worker = Some(job.worker());
         self.own = Some(job);
     }

@@ -166,6 +166,8 @@ pub struct TempReader {
     free: Vec<Block>,
     /// Where the next block to be asked for begins.
     next: u64,
+    /// Why it cannot be gone on.
+    failure: Option<Error>,
 }
 
 impl TempReader {
@@ -183,6 +185,7 @@ impl TempReader {
             under_way: VecDeque::with_capacity(BLOCKS),
             free: Vec::new(),
             next: from / storage.alignment * storage.alignment,
+            failure: None,
         };
         if from < to {
             reader.free.push(storage.new_block()?);
@@ -251,20 +254,31 @@ impl TempReader {
 
     /// The block that the position is in, and where it begins.
     fn current(&mut self) -> Result<(&mut Block, u64)> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
         let position = self.position;
         let is_read = |(block, start): &(Block, u64)| position >= start + block.len() as u64;
-        if self.at_hand.as_ref().is_none_or(is_read) {
-            self.free.extend(self.at_hand.take().map(|(block, _)| block));
-            if self.under_way.is_empty() {
-                self.look_ahead()?;
-            }
-            let (mut block, start) = self.under_way.pop_front().expect("there are bytes left");
-            block.wait()?;
-            self.at_hand = Some((block, start));
-            self.look_ahead()?;
+        if self.at_hand.as_ref().is_none_or(is_read)
+            && let Err(error) = self.step()
+        {
+            self.failure = Some(error.clone());
+            return Err(error);
         }
         let (block, start) = self.at_hand.as_mut().expect("set above");
         Ok((block, *start))
+    }
+
+    /// Goes on to the next block.
+    fn step(&mut self) -> Result<()> {
+        self.free.extend(self.at_hand.take().map(|(block, _)| block));
+        if self.under_way.is_empty() {
+            self.look_ahead()?;
+        }
+        let (mut block, start) = self.under_way.pop_front().expect("there are bytes left");
+        block.wait()?;
+        self.at_hand = Some((block, start));
+        self.look_ahead()
     }
 
     /// Asks for the blocks to come.

@@ -3,7 +3,7 @@
 use super::BTree;
 use crate::mtr::{Mtr, Part};
 use crate::node::{NodeMut, NodeOp, NodeRef, Place, max_key_len};
-use crate::pool::ExclusivePage;
+use crate::pool::{Access, ExclusivePage, reads};
 use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::{Error, Result, entry};
 use gannet_base::{PageId, TxnId};
@@ -35,6 +35,10 @@ impl<'c> BTree<'c> {
             let node = self.is_node(&current, current.id())?;
             if node.level() == 0 {
                 if fits(node, node.search(key), key, payload_len) {
+                    current.release_unchanged();
+                    if let Some(parent) = parent {
+                        parent.release_unchanged();
+                    }
                     return Ok(());
                 }
                 if let Some(horizon) = horizon
@@ -52,7 +56,9 @@ impl<'c> BTree<'c> {
             }
             let (_, child) = node.child_for(key);
             let next = pool.exclusive(volume, child)?;
-            parent = Some(current);
+            if let Some(above) = parent.replace(current) {
+                above.release_unchanged();
+            }
             current = next;
         }
     }
@@ -175,45 +181,98 @@ impl<'c> BTree<'c> {
     /// Gives pages back where the nodes on the way to `key` have become nearly empty: merges a node with a sibling
     /// under the same parent, and takes a level off a root with a single child. Does as much as it finds in passing.
     pub(crate) fn shrink(&self, key: &[u8]) -> Result<()> {
-        let pool = &self.core.pool;
-        let volume = &self.core.volume;
         let mut parent = self.root_exclusive()?;
         loop {
             let node = self.is_node(&parent, parent.id())?;
             if node.level() == 0 {
+                parent.release_unchanged();
                 return Ok(());
             }
-            let (slot, child_id) = node.child_for(key);
-            let count = node.count();
-            let child = pool.exclusive(volume, child_id)?;
-            if count == 1 && parent.id() == self.tree.root() {
-                self.collapse_root(parent, child)?;
-                parent = self.root_exclusive()?;
+            let pair = Pair::of(node, key);
+            let child_id = node.child_for(key).1;
+            let child = self.child(node, child_id)?;
+            let Some(Pair { left_slot, sibling, is_left }) = pair else {
+                if parent.id() == self.tree.root() {
+                    self.collapse_root(parent, child)?;
+                    parent = self.root_exclusive()?;
+                } else {
+                    std::mem::replace(&mut parent, child).release_unchanged();
+                }
                 continue;
-            }
-            if count > 1 && is_underfull(&child) {
-                let left_slot = if slot + 1 < count { slot } else { slot - 1 };
-                let sibling_id = node.child(if left_slot == slot { slot + 1 } else { left_slot });
-                let sibling = pool.exclusive(volume, sibling_id)?;
-                let (left, right) = if left_slot == slot { (child, sibling) } else { (sibling, child) };
+            };
+            if is_underfull(&child) {
+                if [child_id, parent.id()].contains(&sibling) {
+                    let what = format!("an inner node that refers to {sibling} twice");
+                    return Err(Error::damaged_page(parent.id(), what));
+                }
+                let sibling = self.child(node, sibling)?;
+                let (left, right) = if is_left { (child, sibling) } else { (sibling, child) };
                 if NodeRef::new(&left).can_merge(NodeRef::new(&right)) {
                     self.merge(parent, left, right, left_slot)?;
                     parent = self.root_exclusive()?;
                     continue;
                 }
-                parent = if left_slot == slot { left } else { right };
+                let (child, other) = if is_left { (left, right) } else { (right, left) };
+                other.release_unchanged();
+                std::mem::replace(&mut parent, child).release_unchanged();
             } else {
-                parent = child;
+                std::mem::replace(&mut parent, child).release_unchanged();
             }
         }
     }
 
-    /// [`BTree::shrink`] by who has carried out what he came for: a sibling that cannot be read, or has no frame, is a reason to leave it.
+    /// A child of an inner node, which is latched exclusively.
+    fn child(&self, parent: NodeRef<'_>, id: PageId) -> Result<ExclusivePage<'c>> {
+        let child = self.core.pool.exclusive(&self.core.volume, id)?;
+        let level = self.is_node(&child, id)?.level();
+        if level + 1 != parent.level() {
+            let what = format!("level {level} below level {}", parent.level());
+            return Err(Error::damaged_page(id, what));
+        }
+        Ok(child)
+    }
+
+    /// [`BTree::shrink`] by who has carried out what he came for, on the leaf of `key`: a sibling that cannot be read, or has no frame, is a reason to leave
+    /// it. Nothing is latched exclusively, and no page of the tree is waited for by others, before it is known that there is something to be done.
     pub(crate) fn shrink_if_possible(&self, key: &[u8]) -> Result<()> {
-        match self.shrink(key) {
+        match self.may_shrink(key).and_then(|may| if may { self.shrink(key) } else { Ok(()) }) {
             Err(error) if error.is_unreadable() || error.is_passing() => self.core.poison.check(),
             done => done,
         }
+    }
+
+    /// Whether the leaf of `key` can be merged with its sibling, or the root has a single child.
+    fn may_shrink(&self, key: &[u8]) -> Result<bool> {
+        let (pool, volume) = (&self.core.pool, &self.core.volume);
+        if self.root_level()? == 0 {
+            return Ok(false);
+        }
+        for is_in_memory in [false, true] {
+            let parent = self.inner_shared(key, 1)?;
+            let node = self.is_node(&parent, parent.id())?;
+            if node.level() != 1 {
+                // The tree has become lower.
+                return Ok(node.level() > 1);
+            }
+            let Some(Pair { sibling, is_left, .. }) = Pair::of(node, key) else {
+                return Ok(parent.id() == self.tree.root());
+            };
+            if !is_in_memory {
+                drop(parent);
+                pool.prefetch(volume, &[sibling], reads::class(), Access::Normal);
+                pool.await_prefetch(volume, sibling);
+                continue;
+            }
+            // One after the other: whoever merges them latches them in either order. As long as their parent is held they stay.
+            let child = self.checked(pool.shared(volume, node.child_for(key).1, Access::Normal)?)?.to_vec();
+            if !is_underfull(&child) {
+                return Ok(false);
+            }
+            let sibling = self.checked(pool.shared(volume, sibling, Access::Normal)?)?;
+            let (child, sibling) = (NodeRef::new(&child), NodeRef::new(&sibling));
+            return Ok(if is_left { child.can_merge(sibling) } else { sibling.can_merge(child) });
+        }
+        Ok(false)
     }
 
     pub(super) fn merge(
@@ -336,6 +395,29 @@ pub(crate) fn fits(node: NodeRef<'_>, place: Place, key: &[u8], payload_len: usi
 /// Whether a node uses less than a quarter of its page: worth looking for a sibling to merge with.
 pub(crate) fn is_underfull(page: &[u8]) -> bool {
     NodeRef::new(page).used_bytes() < page.len() / 4
+}
+
+/// A child, and whom it could be merged with: its right neighbour, or the left one of the last child.
+struct Pair {
+    /// Of the left one of both.
+    left_slot: usize,
+    sibling: PageId,
+    /// The child is the left one.
+    is_left: bool,
+}
+
+impl Pair {
+    /// Of the child that covers `key`; `None` for a single one.
+    fn of(parent: NodeRef<'_>, key: &[u8]) -> Option<Pair> {
+        let (slot, count) = (parent.child_for(key).0, parent.count());
+        if count <= 1 {
+            return None;
+        }
+        let is_left = slot + 1 < count;
+        let left_slot = if is_left { slot } else { slot - 1 };
+        let sibling = parent.child(if is_left { slot + 1 } else { left_slot });
+        Some(Pair { left_slot, sibling, is_left })
+    }
 }
 
 /// The child of `parent` that covers `key`, and those around it, closest first.

@@ -73,8 +73,9 @@ fn published(found: &Found<'_>) -> Vec<Part> {
              users less. Tasks of the same name are not the same: gannet stat counts every record with its versions, pgstattuple reads pages; gannet check looks at every page, its checksum \
              and each index against its table, bt_index_check at indexes and whether each row has its entry; gannet backup verifies every page. PostgreSQL 15 has no incremental \
              backup, its base backup is a database as it is, without a restore, and VACUUM FULL is no rival of a compaction, as it locks the users out. What makes another database, restore and load, \
-             does so beside the server, on the same device and with its memory: a quarter of it is gannet load's or gannet restore's, and less Gannet's server; pg_restore's two jobs and gbak -c work \
-             within their servers.{}{}",
+             does so beside the users of the first one, on the same device and with its memory. gannet restore and gannet load have a quarter of it, and Gannet's server so much less; pg_restore's two jobs \
+             work within their server, which has a half of its usual cache where that is little, as it was ended by the system otherwise; gbak -c works within its server, with half of the usual cache for each of its two \
+             databases; nbackup -R is a program of its own. PostgreSQL's new database lies among its others: it counts as room beside and as cached of the database, and is made, empty, before the time begins.{}{}",
             if found.has(Side::Firebird) { FIREBIRDS_TASKS } else { "" },
             if found.has(Side::Sqlite) { SQLITES_TASKS } else { "" },
         )),
@@ -194,7 +195,7 @@ impl Found<'_> {
             let proofs = match proofs.as_slice() {
                 [] => String::new(),
                 names => format!(
-                    " What was made was proven whole by {}; who is not named has nothing for that but a restore.",
+                    " What was made was proven whole by {}; who is not named has nothing for that.",
                     names.join(", ")
                 ),
             };
@@ -206,8 +207,8 @@ impl Found<'_> {
     fn settings(&self) -> Vec<Part> {
         let mut parts = Vec::new();
         for side in self.contestants() {
-            // Those of a sweep differ by who sweeps besides.
-            for task in [Task::Backup, Task::Sweep] {
+            // Those of a sweep differ by who sweeps besides, and those of what makes a database by what that needs.
+            for task in [Task::Backup, Task::Restore, Task::Load, Task::Sweep] {
                 let Some(&told) = self.task(side, task).first() else { continue };
                 let settings = told.pointer("/server/settings").and_then(Value::as_array);
                 let settings: Vec<String> = settings
@@ -218,7 +219,11 @@ impl Found<'_> {
                 parts.push(Part::Text(format!(
                     "{}, {}; data files of {} before the task ran alone:",
                     self.title(side),
-                    if task == Task::Sweep { "for a sweep" } else { "for all others" },
+                    if task == Task::Backup {
+                        "for all others".to_owned()
+                    } else {
+                        format!("for a {}", task.name())
+                    },
                     figure(told, "/phases/idle/data_bytes")
                         .map_or("unknown size".to_owned(), |bytes| format_size(bytes as u64)),
                 )));

@@ -244,6 +244,9 @@ impl NestedLoop {
                 // There was no row on the left: all are without partner.
                 let buffer =
                     RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
+                // The next run, which this may be kept for, may have some.
+                self.matched_memory.demand(context, buffer.len())?;
+                self.matched = vec![false; buffer.len()];
                 let cursor = buffer.cursor()?;
                 *inner = Inner::Kept(Box::new((buffer, cursor)));
             }

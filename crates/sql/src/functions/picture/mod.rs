@@ -291,6 +291,10 @@ fn int_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     write::int(int(a, 0)?, Picture::parse(picture(call, a, 1)?)?)
 }
 
+fn bigint_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    write::bigint(int(a, 0)?, Picture::parse(picture(call, a, 1)?)?)
+}
+
 fn float_to_char<const DIGITS: usize>(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     write::float(float(a, 0)?, DIGITS, Picture::parse(picture(call, a, 1)?)?)
 }
@@ -307,7 +311,7 @@ fn to_number(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 pub(super) const FUNCTIONS: &[Function] = functions! {
     1772 "to_char" (Numeric Text) Text.stable() = numeric_to_char;
     1773 "to_char" (Int4 Text) Text.stable() = int_to_char;
-    1774 "to_char" (Int8 Text) Text.stable() = int_to_char;
+    1774 "to_char" (Int8 Text) Text.stable() = bigint_to_char;
     1775 "to_char" (Float4 Text) Text.stable() = float_to_char::<6>;
     1776 "to_char" (Float8 Text) Text.stable() = float_to_char::<15>;
     1777 "to_number" (Text Text) Numeric.stable() = to_number;

@@ -42,6 +42,17 @@ pub(super) fn int(value: i64, mut picture: Picture) -> Result<Value> {
     fit(picture, &text)
 }
 
+/// A whole number that a float has not all digits of.
+pub(super) fn bigint(value: i64, picture: Picture) -> Result<Value> {
+    if picture.exponent {
+        return Ok(Value::text(scientific(&Numeric::from(value), &picture)?));
+    }
+    if picture.roman && i32::try_from(value).is_err() {
+        return Err(Error::out_of_range("integer"));
+    }
+    int(value, picture)
+}
+
 /// A float with so many significant digits.
 pub(super) fn float(value: f64, digits: usize, mut picture: Picture) -> Result<Value> {
     if picture.roman {

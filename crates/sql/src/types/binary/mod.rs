@@ -195,10 +195,7 @@ fn read_array(reader: &mut Reader<'_>, ty: Type, modifier: Modifier) -> Result<V
     if !reader.bytes.is_empty() {
         return Err(malformed("incorrect binary data format"));
     }
-    if i32::try_from(length).ok().and_then(|length| lower.checked_add(length)).is_none() {
-        let message = format!("array lower bound is too large: {lower}");
-        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
-    }
+    Array::check_bounds(lower, length)?;
     Ok(Value::Array(Arc::new(Array { element, values, lower })))
 }
 

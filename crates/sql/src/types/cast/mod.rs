@@ -3,7 +3,7 @@
 use super::datetime;
 use super::numeric::{MAX_DIGITS, MAX_SCALE};
 use super::text::{self, TextStyle};
-use super::{Array, Modifier, Numeric, Type, Value, unpadded};
+use super::{Array, Modifier, NO_MODIFIER, Numeric, Type, Value, unpadded};
 use crate::{Error, Result, SqlState};
 use compact_str::CompactString;
 use memchr::memchr2_iter;
@@ -111,7 +111,11 @@ fn convert(
         (Value::Padded(text), _) if to.is_string() => {
             return Ok(string(CompactString::from(unpadded(&text)), from, to));
         }
-        (value, _) if from.is_string() => return from_string(value, from, to, modifier, style),
+        (value, _) if from.is_string() => {
+            // A cast cuts elements that are too long, behind this; reading does not.
+            let modifier = if explicit && to.element().is_some() { NO_MODIFIER } else { modifier };
+            return from_string(value, from, to, modifier, style);
+        }
         (value, _) if to.is_string() => return to_string(&value, from, to, style),
         (Value::Int(number), _) if to.is_int() => return integer(number, from, to, style).map(Value::Int),
         (Value::Int(number), Type::Float8) => return Ok(Value::Float(number as f64)),

@@ -23,6 +23,7 @@ pub(super) fn read_array(text: &str, ty: Type, modifier: Modifier, style: &TextS
     if length != values.len() {
         return Err(malformed(text, "Specified array dimensions do not match array contents."));
     }
+    Array::check_bounds(lower, length)?;
     Ok(Value::Array(Arc::new(Array { element, values, lower })))
 }
 
@@ -145,7 +146,7 @@ impl Reader<'_> {
         if self.at < self.bytes.len() { Err(self.bad("Junk after closing right brace.")) } else { Ok(()) }
     }
 
-    /// One element, without its quotes and escapes; whether it was quoted.
+    /// One element, without its quotes and escapes; whether it had any, so that it cannot mean NULL.
     fn element(&mut self, piece: &mut String) -> Result<bool> {
         piece.clear();
         match self.peek() {
@@ -161,7 +162,7 @@ impl Reader<'_> {
         let quoted = self.peek() == Some(b'"');
         self.at += usize::from(quoted);
         // What is escaped counts even where it is a blank.
-        let mut kept = 0;
+        let (mut kept, mut escapes) = (0, false);
         loop {
             let character = self.text[self.at..].chars().next().ok_or_else(|| self.unexpected_end())?;
             match character {
@@ -171,6 +172,7 @@ impl Reader<'_> {
                     self.at += escaped.len_utf8();
                     piece.push(escaped);
                     kept = piece.len();
+                    escapes = true;
                     continue;
                 }
                 '"' if quoted => {
@@ -190,7 +192,7 @@ impl Reader<'_> {
             self.at += character.len_utf8();
         }
         piece.truncate(kept);
-        Ok(false)
+        Ok(escapes)
     }
 
     /// Whether a brace here is a second dimension's: it comes first among the elements.

@@ -486,26 +486,27 @@ impl Fields {
         }
     }
 
+    /// With years before Christ as 0 (1 BC), -1, and so on. A negative number before Christ is none again.
     fn internal_year(&self) -> i64 {
-        match (self.year, self.century) {
+        let given = |number: Option<i64>| number.filter(|&number| number != 0);
+        let signed = |number: i64| if self.before_christ { -number } else { number };
+        match (given(self.year), given(self.century)) {
             (Some(year), Some(century)) if self.year_digits <= 2 => {
-                // The year within the century.
-                let year = year % 100;
-                if self.before_christ || century < 0 {
-                    let century = century.abs();
-                    -(century * 100 - year) + 1
-                } else {
-                    // The last year of a century ends in 00.
-                    century * 100 + year - if year == 0 { 0 } else { 100 }
+                // The year within the century, whose last one ends in 00.
+                match (signed(century), year % 100) {
+                    (century, 0) => century * 100 + i64::from(century < 0),
+                    (century @ 0.., year) => (century - 1) * 100 + year,
+                    (century, year) => (century + 1) * 100 - year + 1,
                 }
             }
-            (Some(year), _) if self.before_christ => 1 - year.max(1),
-            (Some(year), _) if year < 0 => year + 1,
-            (Some(year), _) => year,
-            (None, Some(century)) => {
-                let century = if self.before_christ { -century } else { century };
-                if century >= 0 { (century - 1) * 100 + 1 } else { century * 100 + 1 }
+            (Some(year), _) => {
+                let year = signed(year);
+                year + i64::from(year < 0)
             }
+            (None, Some(century)) => match signed(century) {
+                century @ 0.. => (century - 1) * 100 + 1,
+                century => century * 100 + 1,
+            },
             (None, None) => 0,
         }
     }
