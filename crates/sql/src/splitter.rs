@@ -290,7 +290,7 @@ fn in_name(character: char) -> bool {
 }
 
 /// `$tag$` at the beginning of a text.
-fn dollar_tag(text: &str) -> Option<&str> {
+pub(crate) fn dollar_tag(text: &str) -> Option<&str> {
     let end = text[1..].find('$')? + 1;
     let tag = &text[1..end];
     let fits = tag.chars().all(|character| character != '$' && in_name(character))

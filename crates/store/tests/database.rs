@@ -771,6 +771,38 @@ fn a_key_share_lock_waits_for_an_insert_that_may_be_taken_back() {
 }
 
 #[test]
+fn a_key_share_lock_waits_where_a_deletion_may_come_back() {
+    let disk = SimDisk::new(14);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.put(&tree, b"k", b"1").unwrap();
+    txn.put(&tree, b"other", b"1").unwrap();
+    txn.commit().unwrap();
+    let impatient =
+        TransactionOptions { lock_timeout: Some(std::time::Duration::ZERO), ..Default::default() };
+    let mut writer = db.begin(impatient);
+    assert!(writer.delete(&tree, b"k").unwrap());
+    let savepoint = writer.savepoint();
+    writer.insert(&tree, b"k", b"2").unwrap();
+    writer.update(&tree, b"k", b"3").unwrap();
+    let mut checker = db.begin(impatient);
+    assert!(matches!(checker.lock(&tree, b"k", LockMode::KeyShare), Err(Error::Locked(_))));
+    writer.rollback_to(savepoint).unwrap();
+    assert!(matches!(checker.lock(&tree, b"k", LockMode::KeyShare), Err(Error::Locked(_))));
+    writer.commit().unwrap();
+    assert!(!checker.lock(&tree, b"k", LockMode::KeyShare).unwrap());
+    // What was not deleted before may be shared again when it was all taken back.
+    let mut writer = db.begin(impatient);
+    let savepoint = writer.savepoint();
+    assert!(writer.delete(&tree, b"other").unwrap());
+    writer.insert(&tree, b"other", b"2").unwrap();
+    writer.rollback_to(savepoint).unwrap();
+    writer.update(&tree, b"other", b"3").unwrap();
+    assert!(checker.lock(&tree, b"other", LockMode::KeyShare).unwrap());
+}
+
+#[test]
 fn a_tree_number_is_never_given_twice() {
     let disk = SimDisk::new(13);
     let db = create(&disk);

@@ -252,6 +252,16 @@ pub fn define_default(scope: &Scope<'_>, ty: Type, modifier: i32, sql: &str) -> 
     stored::text(sql, &binder.times.unwrap_or_default())
 }
 
+/// Whether a default's text is a string, which has no type but its column's.
+pub fn is_string_literal(sql: &str) -> Result<bool> {
+    let expr = parse::parse_expression(sql)?;
+    let mut inner = &expr;
+    while let ast::Expr::Nested(nested) = inner {
+        inner = nested;
+    }
+    Ok(matches!(inner, ast::Expr::Value(literal) if literal.clone().into_string().is_some()))
+}
+
 fn default<'a>(binder: &mut Binder<'a>, ty: Type, modifier: i32, expr: &'a ast::Expr) -> Result<Scalar> {
     binder.push_level(Clause::Default);
     let refers = |error: Error| {

@@ -1,4 +1,5 @@
-//! ALTER TABLE, ALTER INDEX. Each operation of a statement sees what the one before left behind.
+//! ALTER TABLE, ALTER INDEX. Each operation of a statement sees what the one before left behind, in the order of [`pass`], as PostgreSQL has it; checks are judged
+//! when all types have changed.
 
 use super::column::{self, ColumnSpec, column_exists, no_column};
 use super::constraint::{self, Spec};
@@ -8,9 +9,11 @@ use super::{
 };
 use crate::bind::{self, identifier};
 use crate::catalog::{
-    Check, Column, Index, Layout, Oid, Relation, Sequence, Table, TableKey, TableStatistics, storage,
+    Check, Column, ColumnNumber, Index, Layout, Oid, Relation, Sequence, Table, TableKey, TableStatistics,
+    storage,
 };
-use crate::types::text::TextStyle;
+use crate::logical::Scalar;
+use crate::types::text::{TextStyle, to_text};
 use crate::types::{Value, cast};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
@@ -37,16 +40,53 @@ pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -
         return Ok(DONE);
     }
     let Some(mut table) = context.claim_named_table(name, *if_exists)? else { return Ok(DONE) };
-    for operation in operations {
-        table = apply(context, &table, operation)?;
+    let mut ordered: Vec<&AlterTableOperation> = operations.iter().collect();
+    ordered.sort_by_key(|operation| pass(operation));
+    let mut altered = Vec::new();
+    for operation in ordered {
+        table = apply(context, &table, operation, &mut altered)?;
+    }
+    if altered.is_empty() {
+        return Ok(DONE);
+    }
+    for check in &table.checks {
+        context.check_condition(&table, &check.expression)?;
+    }
+    // A value may have become another one, as a number that is rounded.
+    for check in &table.checks {
+        let mentions = context.mentions(&table, &check.expression)?;
+        if mentions.iter().any(|it| it.column.is_none_or(|column| altered.contains(&column))) {
+            validate::check(context, &table, check)?;
+        }
     }
     Ok(DONE)
+}
+
+/// When an operation's turn is among those of one statement.
+fn pass(operation: &AlterTableOperation) -> u8 {
+    use ast::TableConstraint::{PrimaryKey, PrimaryKeyUsingIndex, Unique, UniqueUsingIndex};
+    match operation {
+        AlterTableOperation::DropColumn { .. } | AlterTableOperation::DropConstraint { .. } => 0,
+        AlterTableOperation::AlterColumn { op, .. } => match op {
+            AlterColumnOperation::DropNotNull | AlterColumnOperation::DropDefault => 0,
+            AlterColumnOperation::SetDataType { .. } => 1,
+            AlterColumnOperation::SetNotNull => 3,
+            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::AddGenerated { .. } => 5,
+        },
+        AlterTableOperation::AddColumn { .. } => 2,
+        AlterTableOperation::AddConstraint { constraint, .. } => match constraint {
+            Unique(_) | PrimaryKey(_) | PrimaryKeyUsingIndex(_) | UniqueUsingIndex(_) => 4,
+            _ => 5,
+        },
+        _ => 6,
+    }
 }
 
 fn apply(
     context: &mut DdlContext<'_>,
     table: &Arc<Table>,
     operation: &AlterTableOperation,
+    altered: &mut Vec<ColumnNumber>,
 ) -> Result<Arc<Table>> {
     match operation {
         AlterTableOperation::AddConstraint { constraint, not_valid } => {
@@ -80,7 +120,7 @@ fn apply(
             rename_constraint(context, table, &identifier(old_name)?, &identifier(new_name)?)
         }
         AlterTableOperation::AlterColumn { column_name, op } => {
-            alter_column(context, table, &identifier(column_name)?, op)
+            alter_column(context, table, &identifier(column_name)?, op, altered)
         }
         AlterTableOperation::OwnerTo { new_owner } => change_owner(context, table, new_owner),
         AlterTableOperation::SetOptionsParens { options } => {
@@ -295,6 +335,7 @@ fn alter_column(
     old: &Arc<Table>,
     name: &str,
     operation: &AlterColumnOperation,
+    altered: &mut Vec<ColumnNumber>,
 ) -> Result<Arc<Table>> {
     let position = position(old, name)?;
     let mut table = Table::clone(old);
@@ -344,6 +385,7 @@ fn alter_column(
             if using.is_some() {
                 return Err(Error::unsupported("ALTER COLUMN TYPE with USING"));
             }
+            altered.push(column.number);
             return change_type(context, old, position, data_type);
         }
         AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
@@ -395,6 +437,12 @@ fn change_type(
     }
     let mut table = Table::clone(old);
     let column = &mut table.columns[position];
+    if let Some(default) = &column.default
+        && !(from.is_string() && ty.is_string())
+        && let Some(typed) = typed_literal(context, column, default)?
+    {
+        column.default = Some(typed);
+    }
     (column.ty, column.modifier, column.missing) = (ty, modifier, None);
     if let Some(default) = &column.default {
         let column = column.clone();
@@ -403,9 +451,6 @@ fn change_type(
                 format!("default for column \"{name}\" cannot be cast automatically to type {}", ty.name());
             Error::new(SqlState::DATATYPE_MISMATCH, message).detail(error.to_string())
         })?;
-    }
-    for check in &table.checks {
-        context.check_condition(&table, &check.expression)?;
     }
     table.layouts.clear();
     push_layout(&mut table);
@@ -426,14 +471,20 @@ fn change_type(
         let catalog = Arc::make_mut(context.catalog);
         storage::put_statistics(&mut context.transaction.borrow_mut(), catalog, table.oid, statistics)?;
     }
-    // A value may have become another one, as a number that is rounded.
-    for check in &table.checks {
-        let mentions = context.mentions(&table, &check.expression)?;
-        if mentions.iter().any(|it| it.column.is_none_or(|column| column == number)) {
-            validate::check(context, &table, check)?;
-        }
-    }
     Ok(table)
+}
+
+/// A default that is a literal without a type, with that of its column, which is to get another one: what it meant is cast, not what it was written as.
+fn typed_literal(context: &DdlContext<'_>, column: &Column, default: &str) -> Result<Option<String>> {
+    if !bind::is_string_literal(default)? {
+        return Ok(None);
+    }
+    let Scalar::Literal { value, .. } = context.bind_default(column, default)? else { return Ok(None) };
+    if value.is_null() {
+        return Ok(None);
+    }
+    let text = to_text(&value, column.ty, &context.session.style).replace('\'', "''");
+    Ok(Some(format!("'{text}'::{}", column.ty.display(column.modifier))))
 }
 
 fn rename_column(context: &mut DdlContext<'_>, old: &Arc<Table>, from: &str, to: &str) -> Result<Arc<Table>> {

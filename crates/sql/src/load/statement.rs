@@ -1,5 +1,7 @@
 //! Statements of a script, judged: which are run, which do not matter here, and which are to be said otherwise.
 
+use crate::splitter::dollar_tag;
+
 /// What is done with a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Judged {
@@ -70,7 +72,11 @@ impl<'t> Iterator for Words<'t> {
 fn word_end(text: &str) -> usize {
     let mut quote = None;
     let (mut escapes, mut is_escaped) = (false, false);
+    let mut literal_to = 0;
     for (at, character) in text.char_indices() {
+        if at < literal_to {
+            continue;
+        }
         match quote {
             Some(_) if is_escaped => is_escaped = false,
             Some(_) if escapes && character == '\\' => is_escaped = true,
@@ -79,6 +85,12 @@ fn word_end(text: &str) -> usize {
             None if matches!(character, '"' | '\'') => {
                 quote = Some(character);
                 escapes = character == '\'' && ends_with_escape_mark(&text[..at]);
+            }
+            None if character == '$' && !text[..at].ends_with(in_name) => {
+                if let Some(tag) = dollar_tag(&text[at..]) {
+                    let within = at + tag.len();
+                    literal_to = text[within..].find(tag).map_or(text.len(), |end| within + end + tag.len());
+                }
             }
             None if at > 0 && (character.is_whitespace() || "(),;".contains(character)) => return at,
             None => {}
@@ -89,8 +101,11 @@ fn word_end(text: &str) -> usize {
 
 /// Whether a string that begins behind this has backslash escapes: `E'...'`.
 fn ends_with_escape_mark(text: &str) -> bool {
-    let in_name = |before: char| before == '_' || before == '$' || before.is_alphanumeric();
     text.strip_suffix(['e', 'E']).is_some_and(|before| !before.ends_with(in_name))
+}
+
+fn in_name(character: char) -> bool {
+    character == '_' || character == '$' || character.is_alphanumeric()
 }
 
 /// Judges a statement by its words.
@@ -356,6 +371,12 @@ mod tests {
             ("CREATE EXTENSION hstore;", Judged::Run),
             ("ALTER TABLE ONLY public.t ADD CONSTRAINT p PRIMARY KEY (a);", Judged::Run),
             ("CREATE TABLE grant (a int);", Judged::Run),
+            (
+                "CREATE TABLE t (a text CHECK (a <> $$x with ( y ) z$$), b text DEFAULT $x$is generated always$x$);",
+                Judged::Run,
+            ),
+            ("CREATE TABLE t (a text DEFAULT $$it's$$, c text DEFAULT 'x generated always y');", Judged::Run),
+            ("CREATE TABLE t (a$b$ int, c text DEFAULT $$$$, d text DEFAULT 'with (e)');", Judged::Run),
         ] {
             assert_eq!(judge(text), judged, "{text}");
         }

@@ -136,8 +136,8 @@ impl Walk {
         let follows = |previous| self.last_crc.is_none_or(|crc| crc == previous);
         if (bytes.len() as u64) < len {
             let Some((crc, previous)) = record::filler_head(self.database_id, at, bytes) else {
-                // The longest is a footer.
-                let is_possible = len <= self.segment_size / 2;
+                // The longest is a footer, which may take most of a short segment.
+                let is_possible = len <= self.segment_size - BLOCK;
                 return if is_possible { Ok(None) } else { Err(format!("no record begins at lsn {at}")) };
             };
             if !follows(previous) {

@@ -23,8 +23,11 @@ impl Transaction {
         let result = self.create_tree_entry(name);
         if result.is_err() && self.newest_undo() != before {
             let writing = self.writing.as_ref().expect("the transaction writes");
+            // As in a rollback to a savepoint: whoever waits for the name is told.
+            writing.txn.note_revert();
             self.shared.revert_to(self.newest_undo(), before, writing.txn.id())?;
             writing.txn.set_newest_undo(before.0);
+            self.shared.registry.waits().released_some(&writing.txn);
         }
         result
     }

@@ -638,8 +638,9 @@ fn new_payload(
             (LOCK | EXCLUSIVE | current.flags & OVERFLOW, current.value)
         }
     };
-    // A lock outlasts later changes by the same transaction.
-    let held = current.filter(|c| c.writer == writer).map_or(0, |c| c.flags & EXCLUSIVE);
+    // A lock outlasts later changes by the same transaction; so does what a deletion has of one, which a savepoint may bring back: nobody shares the key meanwhile.
+    let own_lock = |c: &Entry<'_>| if c.is_tombstone() { EXCLUSIVE } else { c.flags & EXCLUSIVE };
+    let held = current.filter(|c| c.writer == writer).map_or(0, own_lock);
     let flags = flags | held;
     let entry = Entry { flags: flags | VERSIONED, writer, undo, value };
     let mut payload = Vec::with_capacity(entry.encoded_len());

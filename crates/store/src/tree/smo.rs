@@ -225,7 +225,7 @@ impl<'c> BTree<'c> {
     fn child(&self, parent: NodeRef<'_>, id: PageId) -> Result<ExclusivePage<'c>> {
         let child = self.core.pool.exclusive(&self.core.volume, id)?;
         let level = self.is_node(&child, id)?.level();
-        if level + 1 != parent.level() {
+        if Some(level) != parent.level().checked_sub(1) {
             let what = format!("level {level} below level {}", parent.level());
             return Err(Error::damaged_page(id, what));
         }
@@ -233,7 +233,7 @@ impl<'c> BTree<'c> {
     }
 
     /// [`BTree::shrink`] by who has carried out what he came for, on the leaf of `key`: a sibling that cannot be read, or has no frame, is a reason to leave
-    /// it. Nothing is latched exclusively, and no page of the tree is waited for by others, before it is known that there is something to be done.
+    /// it. Nothing is latched exclusively before it is known that there is something to be done, and the sibling is in memory then.
     pub(crate) fn shrink_if_possible(&self, key: &[u8]) -> Result<()> {
         match self.may_shrink(key).and_then(|may| if may { self.shrink(key) } else { Ok(()) }) {
             Err(error) if error.is_unreadable() || error.is_passing() => self.core.poison.check(),
@@ -241,7 +241,7 @@ impl<'c> BTree<'c> {
         }
     }
 
-    /// Whether the leaf of `key` can be merged with its sibling, or the root has a single child.
+    /// Whether the leaf of `key` can be merged with its sibling, or is a single child.
     fn may_shrink(&self, key: &[u8]) -> Result<bool> {
         let (pool, volume) = (&self.core.pool, &self.core.volume);
         if self.root_level()? == 0 {
@@ -255,7 +255,8 @@ impl<'c> BTree<'c> {
                 return Ok(node.level() > 1);
             }
             let Some(Pair { sibling, is_left, .. }) = Pair::of(node, key) else {
-                return Ok(parent.id() == self.tree.root());
+                // Its parent may be merged, so that it has a sibling.
+                return Ok(true);
             };
             if !is_in_memory {
                 drop(parent);
