@@ -105,7 +105,7 @@ mod tests {
                     experiment: experiment.name().to_owned(),
                     size,
                     rivals: rivals.map(|rival| rival.name.to_owned()).collect(),
-                    modes: experiment.usual_modes().iter().map(|&mode| mode.to_owned()).collect(),
+                    modes: experiment.usual_modes(size).iter().map(|&mode| mode.to_owned()).collect(),
                     profiles: vec![AS_IS.to_owned()],
                     repeat: 1,
                     seed: 1,

@@ -50,7 +50,7 @@ pub(super) fn usual(experiment: &dyn Experiment, size: Size) -> Order {
         experiment: experiment.name().to_owned(),
         size,
         rivals: experiment.rivals().iter().map(|rival| rival.name.to_owned()).collect(),
-        modes: words(experiment.usual_modes()),
+        modes: words(experiment.usual_modes(size)),
         profiles: words(experiment.profiles()),
         repeat: experiment.repeat(size),
         seed: 1,
@@ -68,7 +68,7 @@ pub(super) fn begin(name: &str, arguments: &Arguments, stop: &AtomicBool) -> Res
             rivals.retain(|name| name != rival.name);
         }
     }
-    let usual: Vec<String> = experiment.usual_modes().iter().map(|&mode| mode.to_owned()).collect();
+    let usual: Vec<String> = experiment.usual_modes(size).iter().map(|&mode| mode.to_owned()).collect();
     let asked = arguments.modes.as_ref().unwrap_or(&usual);
     let modes = chosen("the mode", Some(asked), experiment.modes())?;
     if modes.is_empty() {

@@ -41,8 +41,8 @@ pub trait Experiment: Sync {
     /// Our own I/O modes that can take part.
     fn modes(&self) -> &'static [&'static str];
 
-    /// Those of them that take part where nobody says otherwise.
-    fn usual_modes(&self) -> &'static [&'static str] {
+    /// Those of them that take part at this size where nobody says otherwise.
+    fn usual_modes(&self, _size: Size) -> &'static [&'static str] {
         self.modes()
     }
 
@@ -183,6 +183,9 @@ fn calibrated(run: &Record) -> Option<Part> {
     )))
 }
 
+/// Our modes of a quick run: what goes past the OS cache by O_DIRECT, and what lies in it. The third drops from it what it has read, and is like the first in most of what is measured.
+const QUICK_MODES: &[&str] = &["direct", "buffered"];
+
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
     &[&scan::Scan, &scale::Scale, &admin::Admin, &squeeze::Squeeze, &tune::Tune, &restart::Restart]
@@ -238,7 +241,7 @@ mod tests {
                 experiment: experiment.name().to_owned(),
                 size: Size::Quick,
                 rivals: Vec::new(),
-                modes: experiment.usual_modes().iter().map(|&mode| mode.to_owned()).collect(),
+                modes: experiment.usual_modes(Size::Quick).iter().map(|&mode| mode.to_owned()).collect(),
                 profiles: vec![AS_IS.to_owned()],
                 repeat: 1,
                 seed: 1,
@@ -300,7 +303,7 @@ mod tests {
                 assert_eq!(steps, ids(experiment.steps(&order, Path::new("data"))));
                 assert_eq!(steps.iter().map(|(id, _)| id).collect::<HashSet<_>>().len(), steps.len());
                 assert!(named(experiment.number()).is_some());
-                assert!(experiment.usual_modes().iter().all(|mode| experiment.modes().contains(mode)));
+                assert!(experiment.usual_modes(size).iter().all(|mode| experiment.modes().contains(mode)));
                 assert_eq!(experiment.profiles().first(), Some(&AS_IS));
             }
         }

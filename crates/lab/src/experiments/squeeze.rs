@@ -1,6 +1,6 @@
 //! X4: memory that is already full. Uniform look-ups of small records, with a database of as much as, twice, and four times the memory there is.
 
-use super::{AROUND, BERKELEY_DB, Experiment, Needs, Rival, SQLITE, building, program_folder};
+use super::{AROUND, BERKELEY_DB, Experiment, Needs, QUICK_MODES, Rival, SQLITE, building, program_folder};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::confine::{OURSELVES, Step};
 use crate::document::{Document, LEFT_OUT, Part};
@@ -230,6 +230,10 @@ impl Experiment for Squeeze {
 
     fn modes(&self) -> &'static [&'static str] {
         &["direct", "uncached", "buffered"]
+    }
+
+    fn usual_modes(&self, size: Size) -> &'static [&'static str] {
+        if size == Size::Quick { QUICK_MODES } else { self.modes() }
     }
 
     fn repeat(&self, size: Size) -> u32 {

@@ -50,9 +50,9 @@ impl Plan {
             sessions: 10,
             seconds: 1.0,
             warm_up: 1.0,
-            limit: 20,
+            limit: 12,
             sample: 0.2,
-            growing: 5.0,
+            growing: 4.0,
             every: "50,10,3",
             shares: "0,0.05,0.2,0.5",
         };

@@ -82,9 +82,9 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
         text.contains("| check | Gannet | 1,000 → 900 | 0.900 | one | 2.00 | 2.00 | 2.00 | 50.0 | 200 |"),
         "{text}"
     );
-    assert!(text.contains("not within 20 s"), "{text}");
-    // Ended after 20 s, (1000 - 500) a second for 2 s.
-    assert!(text.contains("| check | PostgreSQL 15 | 1,000 → 500 | 0.500 | one | not within 20 s | ≥ 25.0 | – | 50.0 | ≥ 1,000 |"), "{text}");
+    assert!(text.contains("not within 12 s"), "{text}");
+    // Ended after 12 s, (1000 - 500) a second for 2 s.
+    assert!(text.contains("| check | PostgreSQL 15 | 1,000 → 500 | 0.500 | one | not within 12 s | ≥ 25.0 | – | 50.0 | ≥ 1,000 |"), "{text}");
     assert!(text.contains("| PostgreSQL 15 | time at full load, s | check (2.00 : ≥ 20.0) | – |"), "{text}");
     assert!(text.contains("transactions lost to one run | check (200 : ≥ 1,000) | – |"), "{text}");
     assert!(text.contains("| PostgreSQL 15 | time alone, s | – | check (1.00 : 0.800) |"), "{text}");

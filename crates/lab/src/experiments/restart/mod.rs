@@ -2,6 +2,7 @@
 
 mod redo;
 mod report;
+mod serial;
 mod series;
 
 use super::{AROUND, BERKELEY_DB, Experiment, Needs, POSTGRESQL, Rival, SQLITE, building, program_folder};
@@ -56,6 +57,8 @@ struct Plan {
     starved: u32,
     /// Seconds of sequential reads.
     device: u32,
+    /// What transactions wait for in steady state.
+    serial: serial::Size,
 }
 
 impl Plan {
@@ -65,7 +68,7 @@ impl Plan {
                 log: 192 << 20,
                 branches: 16,
                 memory: 256 << 20,
-                rows: 1_500_000,
+                rows: 800_000,
                 embedded_memory: 144 << 20,
                 before: 4,
                 loaded: 8,
@@ -73,6 +76,7 @@ impl Plan {
                 narrow_rest: 8,
                 starved: 6,
                 device: 2,
+                serial: serial::Size { warehouses: 2, memory: 48 << 20, seconds: 6 },
             },
             Size::Standard => Plan {
                 log: 1 << 30,
@@ -86,6 +90,7 @@ impl Plan {
                 narrow_rest: 120,
                 starved: 60,
                 device: 8,
+                serial: serial::Size { warehouses: 8, memory: 192 << 20, seconds: 60 },
             },
             Size::Large => Plan {
                 log: 4 << 30,
@@ -99,6 +104,7 @@ impl Plan {
                 narrow_rest: 600,
                 starved: 120,
                 device: 20,
+                serial: serial::Size { warehouses: 24, memory: 576 << 20, seconds: 120 },
             },
         }
     }
@@ -119,7 +125,7 @@ enum On {
 
 impl On {
     /// Those whose sequential reads are measured.
-    const ALL: [On; 3] = [On::Device, On::Modelled, On::Narrow];
+    const READ: [On; 3] = [On::Device, On::Modelled, On::Narrow];
 
     fn name(self) -> String {
         match self {
@@ -350,10 +356,11 @@ impl Experiment for Restart {
             );
             steps.push(Step { rival: contestant.rival(), ..load });
         }
+        steps.push(serial::load(&plan, data, order.seed));
         let file = loaded_folder(data, Side::Gannet).join("db").join("lab.gnt");
         for round in 1..=order.repeat {
             let seed = order.seed + u64::from(round);
-            for on in On::ALL {
+            for on in On::READ.into_iter().filter(|on| contestants.iter().any(|one| one.on == *on)) {
                 let mut command = words(&[OURSELVES, "device", "--sequential"]);
                 let numbers =
                     [("--block", BLOCK), ("--threads", READERS.into()), ("--seconds", plan.device.into())];
@@ -369,6 +376,7 @@ impl Experiment for Restart {
                 let trials = trials(contestant, &plan, data, round, seed);
                 steps.extend(trials.into_iter().map(|step| Step { rival: contestant.rival(), ..step }));
             }
+            steps.extend(serial::trials(&plan, data, round, seed));
         }
         steps
     }
@@ -383,7 +391,8 @@ impl Experiment for Restart {
             };
             3 * database + 4 * plan.log
         });
-        Needs { disk: each.sum(), memory: plan.memory.max(plan.embedded_memory) + AROUND }
+        let memory = plan.memory.max(plan.embedded_memory).max(serial::FILLING_MEMORY);
+        Needs { disk: each.sum::<u64>() + serial::disk(&plan), memory: memory + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

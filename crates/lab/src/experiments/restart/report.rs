@@ -23,6 +23,7 @@ pub(super) fn report(run: &Record) -> Document {
     parts.push(Part::Heading("Over time".to_owned()));
     parts.extend(found.over_time());
     parts.extend(found.steady());
+    parts.extend(found.serial_reads());
     parts.push(Part::Heading("Redo".to_owned()));
     parts.extend(found.redo());
     parts.push(Part::Heading("Shutdown".to_owned()));

@@ -1,5 +1,6 @@
 use super::super::device_id;
 use super::super::redo::Redone;
+use super::super::serial::run_id;
 use super::*;
 use crate::experiments::Experiment;
 use crate::record::{Ended, Order, Size};
@@ -60,7 +61,7 @@ fn record(folder: &Path, leaves_out: &[&str]) -> Record {
         seed: 1,
     };
     let mut run = Record::create(&folder.join("run"), &order, 1, Value::Null).unwrap();
-    for on in On::ALL {
+    for on in On::READ {
         run.add(ended(&device_id(on, 1), json!({ "bytes_per_second": 1000.0 * MEBI }))).unwrap();
     }
     for one in contestants(&order) {
@@ -143,4 +144,19 @@ fn a_redo_that_is_not_through_counts_as_far_as_it_went() {
         1000.0
     );
     assert_eq!(Redone::of(Side::WirePostgres, &json!({ "log_bytes": null })), None);
+}
+
+#[test]
+fn what_is_read_together_is_waited_for_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = record(folder.path(), &[]);
+    assert!(!super::super::Restart.report(&run).markdown().contains("one at a time"));
+    for (round, how, p90) in [(1, "off", 40.0), (1, "on", 10.0), (2, "on", 14.0)] {
+        let figures = json!({ "serial_reads": 2.0, "batches": 0.5, "batched_reads": 6.0, "p90_ms": p90 });
+        let output = json!({ "measured": { "kinds": { "stock-level": figures } } });
+        run.add(ended(&run_id(how, round), output)).unwrap();
+    }
+    let text = super::super::Restart.report(&run).markdown();
+    assert!(text.contains("| stock-level | 8.00 | 2.50 | 3.20 | 40.0 | 12.0 (10.0–14.0) |"), "{text}");
+    assert!(!text.contains("| payment |"), "{text}");
 }

@@ -195,7 +195,7 @@ impl Experiment for Scale {
         &[AUTO, "direct", "uncached", "buffered"]
     }
 
-    fn usual_modes(&self) -> &'static [&'static str] {
+    fn usual_modes(&self, _size: Size) -> &'static [&'static str] {
         &[AUTO]
     }
 

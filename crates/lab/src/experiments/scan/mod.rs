@@ -5,7 +5,7 @@ mod beside;
 mod found;
 mod report;
 
-use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, Rival, SQLITE};
+use super::{AROUND, Experiment, FIREBIRD, Needs, POSTGRESQL, QUICK_MODES, Rival, SQLITE};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -383,6 +383,10 @@ impl Experiment for Scan {
 
     fn modes(&self) -> &'static [&'static str] {
         &["direct", "uncached", "buffered"]
+    }
+
+    fn usual_modes(&self, size: Size) -> &'static [&'static str] {
+        if size == Size::Quick { QUICK_MODES } else { self.modes() }
     }
 
     fn repeat(&self, size: Size) -> u32 {
