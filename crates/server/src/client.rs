@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::message::{Codes, Output};
+use gannet_base::memory::Purpose;
 use gannet_sql::session::CopyFormat;
 use gannet_sql::types::binary;
 use gannet_sql::types::text::{self, TextStyle};
@@ -9,6 +10,21 @@ use gannet_sql::{Client, CommandTag, Error, Notice, OutputColumn, Result, SqlSta
 
 /// Bytes that are gathered before they are sent.
 const SEND_AT: usize = 64 << 10;
+
+/// Bytes of values from which on a row's message is charged to the memory budget as long as it is there.
+const LARGE_ROW: usize = 256 << 10;
+
+/// Bytes that a value's message takes, with its text before that, where it may be large; a few more than it takes.
+fn large_bytes(value: &Value, is_binary: bool) -> usize {
+    match value {
+        Value::Text(text) | Value::Padded(text) => text.len(),
+        Value::Bytes(bytes) if is_binary => bytes.len(),
+        // Two digits for each, as a text and in the message.
+        Value::Bytes(bytes) => 4 * bytes.len(),
+        Value::Array(_) => 4 * value.heap_bytes(),
+        _ => 0,
+    }
+}
 
 /// Formats of parameters or of a result's columns.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +133,13 @@ impl Client for Wire<'_> {
 
     fn row(&mut self, values: &[Value], columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
         let Wire { connection, formats, text, .. } = self;
+        let each = values.iter().enumerate();
+        let large: usize = each.map(|(index, value)| large_bytes(value, formats.is_binary(index))).sum();
+        let mut charged = None;
+        if large > LARGE_ROW {
+            charged = Some(connection.shared.engine.memory(Purpose::Work, large as u64)?);
+            connection.out.expect(large);
+        }
         let out = &mut connection.out;
         out.begin(b'D').count(values.len());
         for (index, (value, column)) in values.iter().zip(columns).enumerate() {
@@ -133,10 +156,15 @@ impl Client for Wire<'_> {
                 out.value(|bytes| bytes.extend_from_slice(text.as_bytes()));
             }
         }
+        if charged.is_some() {
+            *text = String::new();
+        }
         if !out.end() {
             return Err(too_long("a row"));
         }
-        self.sent()
+        let sent = self.sent();
+        drop(charged);
+        sent
     }
 
     fn complete(&mut self, tag: &CommandTag) -> Result<()> {

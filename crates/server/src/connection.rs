@@ -324,6 +324,8 @@ pub(crate) struct Connected {
     formats: HashMap<String, Formats>,
     /// After an error: until Sync.
     skipping: bool,
+    /// The client was told that all is done, and has sent nothing since: from then on its idle time counts.
+    is_idle: bool,
 }
 
 impl Connected {
@@ -334,6 +336,7 @@ impl Connected {
             unnamed_formats: Formats::default(),
             formats: HashMap::new(),
             skipping: false,
+            is_idle: false,
         }
     }
 
@@ -392,7 +395,8 @@ impl Connected {
         };
         // Whatever COPY there was, none is under way.
         connection.forget_copy_data();
-        connection.stream.set_deadline(limit);
+        let is_idle = std::mem::take(&mut self.is_idle);
+        connection.stream.set_deadline(limit.filter(|_| is_idle));
         let read = connection.read();
         connection.stream.set_deadline(None);
         if self.interrupt.is_shut_down() && !matches!(read, Err(End::Told)) {
@@ -430,6 +434,7 @@ impl Connected {
             TransactionStatus::Failed => b'E',
         };
         connection.out.begin(b'Z').u8(status).end();
+        self.is_idle = true;
         connection.send()
     }
 
@@ -530,6 +535,7 @@ impl Connected {
             ));
         }
         let (given, wanted) = (Formats::new(formats)?, Formats::new(results)?);
+        self.session.may_bind(&prepared)?;
         let engine = self.session.state().engine.clone();
         let style = self.session.input_style();
         // The message is charged as what is made of it, where that is not much more. The portal is charged for it once it is there.
@@ -559,8 +565,10 @@ impl Connected {
                 error.context(format!("{name} parameter ${}", index + 1))
             })?);
         }
-        let columns = prepared.columns().map_or(0, <[_]>::len);
-        if results.len() > 1 && results.len() != columns {
+        if let Some(columns) = prepared.columns().map(<[_]>::len)
+            && results.len() > 1
+            && results.len() != columns
+        {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
                 format!("bind message has {} result formats but query has {columns} columns", results.len()),

@@ -16,6 +16,8 @@ const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 /// `CancelRequest`
 const CANCEL_REQUEST: u32 = 80_877_102;
+/// Bytes of memory that are kept for what is to be sent next.
+const KEPT: usize = 128 << 10;
 
 /// The first message of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -292,8 +294,13 @@ impl Output {
     /// It was sent.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        // One large row is no reason to keep its memory.
-        self.bytes.shrink_to(1 << 20);
+        // One large row is no reason to keep its memory, which is part of what is charged for a session.
+        self.bytes.shrink_to(KEPT);
+    }
+
+    /// Makes room for so many bytes more, so that it does not grow to twice that.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
     }
 
     pub(crate) fn begin(&mut self, kind: u8) -> &mut Self {
@@ -395,6 +402,9 @@ impl Output {
             if let Some(text) = text {
                 self.u8(code).str(text);
             }
+        }
+        if let Some(routine) = fields.routine {
+            self.u8(b'R').str(routine);
         }
         self.u8(0).end();
     }

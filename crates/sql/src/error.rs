@@ -176,6 +176,8 @@ pub struct Fields {
     pub constraint: Option<String>,
     /// Where it happened, for COPY.
     pub context: Option<String>,
+    /// Which of PostgreSQL's functions would have found it, where clients go by that.
+    pub routine: Option<&'static str>,
 }
 
 impl Error {
@@ -192,6 +194,7 @@ impl Error {
             column: None,
             constraint: None,
             context: None,
+            routine: None,
         }))
     }
 
@@ -270,6 +273,13 @@ impl Error {
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.0.context = Some(context.into());
+        self
+    }
+
+    /// Says which of PostgreSQL's functions would have found it.
+    #[must_use]
+    pub(crate) fn routine(mut self, routine: &'static str) -> Self {
+        self.0.routine = Some(routine);
         self
     }
 

@@ -1,6 +1,6 @@
 //! Statements that are ended: by a cancel request, by time-outs, by other sessions.
 
-use crate::client::{bind, execute, parse, query, sync};
+use crate::client::{bind, execute, frame, parse, query, sync};
 use crate::fixture::Fixture;
 use std::time::Duration;
 
@@ -88,6 +88,19 @@ fn statement_timeout_ends_one_statement() {
 }
 
 #[test]
+fn what_ended_one_statement_ends_no_later_one() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let series = |sql: &str| [parse("", sql, &[]), bind("", "", 0, &[], 0), execute("", 0)];
+    wire.send(&[series(SLEEP).concat(), sync()].concat());
+    fixture.wait_until_running("select pg_sleep");
+    fixture.cancel(wire.pid, wire.secret);
+    assert_eq!(wire.outcome().state(), "57014");
+    // Nobody has planned it before.
+    assert_eq!(wire.series(&series("select 4711")).good().one(), "4711");
+}
+
+#[test]
 fn idle_sessions_end_when_their_time_is_over() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();
@@ -109,6 +122,13 @@ fn idle_sessions_end_when_their_time_is_over() {
     let told = wire.outcome();
     assert_eq!((told.errors[0].get('S'), told.state()), ("FATAL", "57P05"));
     assert_eq!(told.errors[0].message(), "terminating connection due to idle-session timeout");
+    // Between messages of one series nobody is idle.
+    let mut wire = fixture.connect();
+    let set = "set idle_session_timeout = '20ms'";
+    wire.send(&[parse("", set, &[]), bind("", "", 0, &[], 0), execute("", 0), frame(b'H', b"")].concat());
+    assert_eq!(wire.outcome_until(b'C').kinds, "12C");
+    std::thread::sleep(Duration::from_millis(80));
+    wire.series(&[]).good();
 }
 
 #[test]

@@ -433,3 +433,159 @@ fn portals_of_ended_transactions_leave_nothing_behind() {
     let plain = frame(b'B', &crate::client::Body::new().str("p").str("s").i16(0).i16(0).i16(0).0);
     assert_eq!(wire.series(&[plain, execute("p", 0)]).good().one(), "1");
 }
+
+#[test]
+fn portals_outlive_what_a_savepoint_takes_back() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin; update t set b = 'own' where a <= 6");
+    let select = "select a, b from t order by a";
+    let told = wire.series(&[parse("s", select, &[]), bind("p", "s", 0, &[], 0), execute("p", 4)]);
+    assert_eq!(told.kinds, "12DsZ");
+    wire.run("savepoint one; delete from t where a > 4");
+    assert_eq!(wire.series(&[bind("q", "s", 0, &[], 0), execute("q", 1)]).kinds, "2DsZ");
+    assert_eq!(wire.query("select 1/0").status, 'E');
+    assert_eq!(wire.series(&[execute("p", 1)]).state(), "25P02");
+    wire.run("rollback to one");
+    let told = wire.series(&[execute("p", 2)]).good();
+    assert_eq!(told.text(), [["5", "own"], ["6", "own"]], "it sees what it has seen");
+    assert_eq!(wire.series(&[execute("q", 1)]).state(), "34000", "it was made behind the savepoint");
+    wire.run("rollback to one");
+    assert_eq!(wire.series(&[execute("p", 1)]).good().text(), [["7", "row 7"]]);
+    // Nor does one go that was made behind a savepoint which is no more: it is its transaction's.
+    wire.run("savepoint two");
+    wire.series(&[bind("r", "s", 0, &[], 0), execute("r", 1)]).good();
+    wire.run("release two; savepoint three; rollback to three");
+    assert_eq!(wire.series(&[execute("r", 1)]).good().text(), [["2", "own"]]);
+    // One that fails itself does not go on.
+    let told = wire.series(&[
+        parse("", "select 1 / (a - 2) from t order by a", &[]),
+        bind("f", "", 0, &[], 0),
+        execute("f", 1),
+        execute("f", 0),
+    ]);
+    assert_eq!(told.state(), "22012");
+    wire.run("rollback to one");
+    assert_eq!(wire.series(&[execute("f", 0)]).state(), "34000");
+}
+
+#[test]
+fn a_begin_that_fails_leaves_no_transaction() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told = wire.query("begin isolation level serializable");
+    assert_eq!((told.state(), told.status), ("0A000", 'I'));
+    let told = wire.query("insert into t values (11, ''); begin isolation level repeatable read");
+    assert_eq!((told.state(), told.status), ("25001", 'I'));
+    assert_eq!(wire.run("select count(*) from t").one(), "10");
+    // In a transaction that is there, it is an error like any other.
+    wire.run("begin");
+    let told = wire.query("begin isolation level serializable");
+    assert_eq!((told.state(), told.status), ("0A000", 'E'));
+    wire.run("rollback");
+}
+
+#[test]
+fn modes_count_in_a_transaction_that_nobody_has_begun() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let (mut wire, mut other) = (fixture.connect(), fixture.connect());
+    let told = wire.query("set transaction read only; insert into t values (11, '')");
+    assert_eq!((told.state(), told.notices.len()), ("25006", 0));
+    let told = wire.run("set transaction read only");
+    assert_eq!(told.notices[0].state(), "25P01");
+    wire.run("insert into t values (11, '')");
+    // In a series they count until Sync, though there is a warning.
+    let count = || vec![parse("", "select count(*) from t", &[]), bind("", "", 0, &[], 0), execute("", 0)];
+    let modes = "set transaction isolation level repeatable read";
+    let mut series = vec![parse("", modes, &[]), bind("", "", 0, &[], 0), execute("", 0)];
+    series.extend(count());
+    series.push(frame(b'H', b""));
+    wire.send(&series.concat());
+    let told = wire.outcome_until(b'C');
+    assert_eq!(told.notices[0].state(), "25P01");
+    assert_eq!(wire.outcome_until(b'C').one(), "11");
+    other.run("delete from t");
+    assert_eq!(wire.series(&count()).one(), "11");
+    assert_eq!(wire.run("select count(*) from t").one(), "0");
+}
+
+#[test]
+fn an_empty_query_ends_what_was_begun_before_it() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let (mut wire, mut other) = (fixture.connect(), fixture.connect());
+    let insert = [parse("", "insert into t values (11, '')", &[]), bind("", "", 0, &[], 0), execute("", 0)];
+    wire.send(&[&insert.concat()[..], &query(" ; ")].concat());
+    let told = wire.outcome();
+    assert_eq!((told.kinds.as_str(), told.status), ("12CIZ", 'I'));
+    assert_eq!(other.run("select count(*) from t").one(), "11");
+}
+
+#[test]
+fn what_is_discarded_is_not_taken_back() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select 7", &[])]).good();
+    assert_eq!(wire.query("select 1; discard all").state(), "25001");
+    assert_eq!(wire.series(&[bind("", "s", 0, &[], 0), execute("", 0)]).good().one(), "7");
+    wire.run("discard all");
+    assert_eq!(wire.series(&[bind("", "s", 0, &[], 0)]).state(), "26000");
+}
+
+#[test]
+fn an_execute_stops_at_its_limit_and_goes_on() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("prepare s (int) as select a from t where a > $1 order by a; begin");
+    let told = wire.series(&[
+        parse("", "execute s (2)", &[]),
+        bind("p", "", 0, &[], 0),
+        target(b'D', b'P', "p"),
+        execute("p", 3),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.rows.len()), ("12TDsZ", 3));
+    let told = wire.series(&[execute("p", 0)]).good();
+    assert_eq!((told.rows.len(), told.tags[0].as_str()), (5, "SELECT 5"));
+    wire.run("commit");
+}
+
+#[test]
+fn clients_learn_what_heals_a_statement() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select * from t", &[])]).good();
+    wire.run("alter table t add column c int");
+    let told = wire.series(&[bind("", "s", 0, &[], 0), execute("", 0)]);
+    assert_eq!((told.state(), told.errors[0].get('R')), ("0A000", "RevalidateCachedQuery"));
+    let told = wire.series(&[bind("", "none", 0, &[], 0)]);
+    assert_eq!((told.state(), told.errors[0].get('R')), ("26000", "FetchPreparedStatement"));
+}
+
+#[test]
+fn a_failed_transaction_reads_no_parameters() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select $1::int", &[])]).good();
+    wire.query("begin; select 1/0");
+    assert_eq!(wire.series(&[bind("", "s", 0, &[Some(b"x")], 0)]).state(), "25P02");
+    wire.run("rollback");
+    assert_eq!(wire.series(&[bind("", "s", 0, &[Some(b"x")], 0)]).state(), "22P02");
+    // A statement without rows takes formats for as many as one likes.
+    wire.series(&[parse("", "delete from t where a = 1", &[])]).good();
+    let body = crate::client::Body::new().str("").str("").i16(0).i16(0).i16(2).i16(1).i16(1);
+    wire.series(&[frame(b'B', &body.0), execute("", 0)]).good();
+}
+
+#[test]
+fn settings_of_a_transaction_end_with_its_failure() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin; set timezone = 'Asia/Tokyo'; set local idle_in_transaction_session_timeout = '20ms'");
+    let told = wire.query("select 1/0");
+    assert_eq!(told.status, 'E');
+    assert!(
+        told.settings.iter().any(|(name, value)| name == "TimeZone" && value != "Asia/Tokyo"),
+        "{told:?}"
+    );
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    wire.run("rollback");
+}

@@ -229,6 +229,7 @@ impl Session {
         let _room = self.room_for(sql)?;
         let mut statements = bind::Statements::read(sql)?;
         if statements.count() == 0 {
+            self.end_implicit()?;
             return client.empty();
         }
         let standing = if statements.count() == 1 { Standing::Alone } else { Standing::OneOfSeveral };
@@ -346,7 +347,7 @@ impl Session {
             } else {
                 format!("prepared statement \"{name}\" does not exist")
             };
-            Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+            Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message).routine("FetchPreparedStatement")
         })
     }
 
@@ -398,6 +399,11 @@ impl Session {
         &self.state.style
     }
 
+    /// Fails where the transaction has, so that its statement is not to be bound: before values are read for it.
+    pub fn may_bind(&self, prepared: &Prepared) -> Result<()> {
+        prepared.parsed.as_ref().map_or(Ok(()), |parsed| self.refuse_in_failed(parsed))
+    }
+
     /// Makes a portal of a prepared statement, whose name errors tell, and values for its parameters. Portal "" is replaced silently.
     pub fn bind(
         &mut self,
@@ -407,9 +413,7 @@ impl Session {
         parameters: Vec<Value>,
     ) -> Result<()> {
         self.extended("", |session| {
-            if let Some(parsed) = &prepared.parsed {
-                session.refuse_in_failed(parsed)?;
-            }
+            session.may_bind(&prepared)?;
             if parameters.len() != prepared.parameters.len() {
                 return Err(Error::new(
                     SqlState::PROTOCOL_VIOLATION,
@@ -426,7 +430,8 @@ impl Session {
                     format!("cursor \"{portal}\" already exists"),
                 ));
             }
-            let made = Portal { prepared, parameters, progress: Progress::Ready };
+            let savepoints = session.transaction.as_ref().map_or(0, Open::savepoints);
+            let made = Portal { prepared, parameters, progress: Progress::Ready, savepoints };
             session.portals.put(&session.state.engine, portal, made)
         })
     }
@@ -450,21 +455,29 @@ impl Session {
         };
         let mut execution = Execution::Complete;
         let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
+        let is_done = |portal: &Portal| matches!(portal.progress, Progress::Done);
+        if done.is_err() && self.portals.get(portal).is_some_and(is_done) {
+            // It has failed itself: nobody is to take what it has not given for its end.
+            self.portals.remove(portal);
+        }
         self.pause_work(alarm, done, client).map(|()| execution)
     }
 
     fn execute_portal(&mut self, name: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
-        let portal = self.portals.get_mut(name).ok_or_else(|| Self::no_portal(name))?;
-        let prepared = Arc::clone(&portal.prepared);
+        let prepared = match self.portals.get(name) {
+            Some(portal) => Arc::clone(&portal.prepared),
+            None => return Err(Self::no_portal(name)),
+        };
         let Some(parsed) = &prepared.parsed else {
             client.empty()?;
             return Ok(Execution::Complete);
         };
+        self.refuse_in_failed(parsed)?;
+        let portal = self.portals.get_mut(name).ok_or_else(|| Self::no_portal(name))?;
         let progress = std::mem::replace(&mut portal.progress, Progress::Done);
         let parsed = Arc::clone(parsed);
         let mut running = match progress {
             Progress::Done => {
-                self.refuse_in_failed(&parsed)?;
                 if prepared.columns.is_none() {
                     return Err(Error::new(
                         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -475,32 +488,30 @@ impl Session {
                 client.complete(&CommandTag { command: "SELECT", rows: Some(0) })?;
                 return Ok(Execution::Complete);
             }
-            Progress::Running(running) => {
-                self.refuse_in_failed(&parsed)?;
-                *running
-            }
+            Progress::Running(running) => *running,
             Progress::Ready => {
                 let parameters = std::mem::take(&mut portal.parameters);
-                if prepared.plan.is_none() {
+                if let Some(running) = self.start_executed(&parsed, &parameters)? {
+                    running
+                } else if prepared.plan.is_none() {
                     if !self.utility(&parsed, &parameters, Standing::InSeries, client)? {
                         return Err(Error::internal("a statement that is neither planned nor a utility"));
                     }
                     return Ok(Execution::Complete);
+                } else {
+                    self.ensure_transaction()?;
+                    // One row at most: no limit stops it.
+                    if let Some(rows) = self.select_point(&prepared, &parameters, false, client)? {
+                        self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
+                        return Ok(Execution::Complete);
+                    }
+                    self.start(&prepared, parameters, false)?
                 }
-                self.refuse_in_failed(&parsed)?;
-                self.ensure_transaction()?;
-                // One row at most: no limit stops it.
-                if let Some(rows) = self.select_point(&prepared, &parameters, false, client)? {
-                    self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
-                    return Ok(Execution::Complete);
-                }
-                let mut running = self.start(&prepared, parameters, false)?;
-                if limit > 0 {
-                    self.settle(&mut running)?;
-                }
-                running
             }
         };
+        if limit > 0 {
+            self.settle(&mut running)?;
+        }
         if !self.advance(&mut running, limit, client)? {
             if let Some(portal) = self.portals.get_mut(name) {
                 portal.progress = Progress::Running(Box::new(running));
@@ -649,14 +660,22 @@ impl Session {
         self.pause_work(alarm, done, client)
     }
 
-    /// Steps of the extended protocol that run nothing: errors count all the same.
+    /// Steps of the extended protocol that run nothing: errors count all the same. One with a text reads and plans it, which can be cancelled, and has a time-out.
     fn extended<T>(&mut self, sql: &str, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let mut alarm = None;
         if !sql.is_empty() {
+            self.interrupt.begin();
             self.state.begin_statement(self.transaction.is_some(), false);
+            alarm = self.set_alarm();
         }
         let mut made = None;
         let done = step(self).map(|value| made = Some(value));
-        self.judge(done)?;
+        drop(alarm);
+        let done = self.judge(done);
+        if !sql.is_empty() {
+            self.interrupt.end();
+        }
+        done?;
         made.ok_or_else(|| Error::internal("a step without result"))
     }
 
@@ -664,15 +683,19 @@ impl Session {
     fn judge(&mut self, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
         let error = self.interrupt.explain(error);
-        self.portals.clear();
         match self.transaction.take() {
             Some(mut open) if open.explicit => {
+                // It is back at its newest savepoint, where there is one.
+                self.portals.forget_behind(open.savepoints().checked_sub(1));
                 let undone = open.fail(&self.state);
                 self.transaction = Some(open);
                 undone?;
             }
-            Some(open) => open.rollback(&self.state)?,
-            None => {}
+            Some(open) => {
+                self.portals.clear();
+                open.rollback(&self.state)?;
+            }
+            None => self.portals.clear(),
         }
         Err(error)
     }

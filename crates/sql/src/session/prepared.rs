@@ -108,6 +108,8 @@ pub(super) struct Portal {
     pub(super) prepared: Arc<Prepared>,
     pub(super) parameters: Vec<Value>,
     pub(super) progress: Progress,
+    /// Savepoints that the transaction had when it was made.
+    pub(super) savepoints: usize,
 }
 
 impl Portal {
@@ -164,6 +166,21 @@ impl Named<Portal> {
     pub(super) fn put(&mut self, engine: &Engine, name: &str, portal: Portal) -> Result<()> {
         let bytes = portal.bytes();
         self.insert(engine, name, portal, bytes)
+    }
+
+    /// Forgets those that were made when there were more savepoints than so many; `None`: all. The others go on: a view from before a savepoint shows
+    /// nothing of what was taken back since.
+    pub(super) fn forget_behind(&mut self, savepoints: Option<usize>) {
+        let Some(savepoints) = savepoints else { return self.clear() };
+        let is_behind = |portal: &Portal| portal.savepoints > savepoints;
+        if self.unnamed.as_ref().is_some_and(|(portal, _)| is_behind(portal)) {
+            self.remove("");
+        }
+        let gone = self.by_name.extract_if(|_, (portal, _)| is_behind(portal));
+        self.bytes -= gone.map(|(_, (_, bytes))| bytes).sum::<u64>();
+        if let Some(memory) = &mut self.memory {
+            memory.shrink_to(self.bytes);
+        }
     }
 }
 

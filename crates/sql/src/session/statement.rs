@@ -332,7 +332,8 @@ impl Session {
             return Err(Error::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",
-            ));
+            )
+            .routine("RevalidateCachedQuery"));
         }
         for kept in self.prepared.values_mut().filter(|kept| Arc::ptr_eq(kept, prepared)) {
             kept.clone_from(&again);

@@ -238,6 +238,11 @@ impl Open {
 
     // ---- savepoints -------------------------------------------------------------------------------------------
 
+    /// How many there are.
+    pub(super) fn savepoints(&self) -> usize {
+        self.savepoints.len()
+    }
+
     pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
         let bytes = SAVEPOINT_BYTES + 2 * name.len() as u64 + self.kept_bytes();
         match &mut self.memory {
@@ -282,20 +287,22 @@ impl Open {
         })
     }
 
-    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+    /// Gives how many savepoints are left.
+    pub(super) fn release(&mut self, name: &str) -> Result<usize> {
         let place = self.find(name)?;
         // As in PostgreSQL: SET TRANSACTION READ ONLY lasts until the end of the savepoint.
         self.read_only = self.savepoints[place].read_only;
         self.forget_savepoints(place);
-        Ok(())
+        Ok(place)
     }
 
-    pub(super) fn rollback_to(&mut self, name: &str, state: &SessionState) -> Result<()> {
+    /// Gives how many savepoints there were when that one was made.
+    pub(super) fn rollback_to(&mut self, name: &str, state: &SessionState) -> Result<usize> {
         let place = self.find(name)?;
         self.forget_savepoints(place + 1);
         self.go_back(state)?;
         self.failed = false;
-        Ok(())
+        Ok(place)
     }
 
     /// To the newest savepoint.
@@ -322,6 +329,7 @@ impl Open {
         }
         self.private = None;
         self.held.clear();
+        state.undo_settings(self.settings, false);
         state.interrupt.set_canceller(None);
         match self.transaction.take() {
             Some(transaction) => Ok(transaction.into_inner().rollback()?),

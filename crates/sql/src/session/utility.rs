@@ -1,10 +1,10 @@
 //! Statements without a plan: transactions, settings, EXPLAIN, PREPARE, definitions, VACUUM.
 
-use super::Standing;
 use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
+use super::statement::Running;
 use super::transaction::Open;
-use super::{Session, backup, copy, jobs, load, verify};
+use super::{Prepared, Session, Standing, backup, copy, jobs, load, verify};
 use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
@@ -90,7 +90,7 @@ impl Session {
         if let Utility::Execute { name, arguments } = utility {
             return self.execute_sql(name, arguments, standing, client).map(|()| true);
         }
-        if let Some(done) = self.transaction_statement(parsed, utility)? {
+        if let Some(done) = self.transaction_statement(parsed, utility, standing)? {
             return self.complete(&done, client).map(|()| true);
         }
         let done = match utility {
@@ -112,7 +112,7 @@ impl Session {
             Utility::Explain { options, statement } => self.explain(options, statement, client)?,
             Utility::Prepare { name, types, statement } => self.prepare_sql(name, types, statement)?,
             Utility::Deallocate(name) => self.deallocate(name.as_deref())?,
-            Utility::Discard(what) => self.discard(*what)?,
+            Utility::Discard(what) => self.discard(*what, alone)?,
             Utility::Vacuum(options) => self.vacuum(parsed, options, alone)?,
             Utility::Checkpoint => {
                 if !self.is_superuser() {
@@ -185,7 +185,12 @@ impl Session {
 
     // ---- transactions -----------------------------------------------------------------------------------------
 
-    fn transaction_statement(&mut self, parsed: &Parsed, utility: &Utility) -> Result<Option<CommandTag>> {
+    fn transaction_statement(
+        &mut self,
+        parsed: &Parsed,
+        utility: &Utility,
+        standing: Standing,
+    ) -> Result<Option<CommandTag>> {
         Ok(Some(match utility {
             Utility::Begin(modes) => {
                 self.begin(*modes)?;
@@ -211,7 +216,10 @@ impl Session {
             Utility::Release(name) => {
                 self.explicit("RELEASE SAVEPOINT")?;
                 if let Some(open) = &mut self.transaction {
-                    open.release(name)?;
+                    let left = open.release(name)?;
+                    self.portals
+                        .values_mut()
+                        .for_each(|portal| portal.savepoints = portal.savepoints.min(left));
                 }
                 self.note_open();
                 tag("RELEASE")
@@ -219,13 +227,21 @@ impl Session {
             Utility::SetTransaction { modes, session } => {
                 if *session {
                     self.set_session_modes(*modes)?;
-                } else if self.transaction.as_ref().is_some_and(|open| open.explicit) {
-                    self.set_modes(*modes)?;
                 } else {
-                    self.state.notice(Notice::warning(
-                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
-                        "SET TRANSACTION can only be used in transaction blocks",
-                    ));
+                    self.ensure_transaction()?;
+                    // Those of one text are one transaction, as if BEGIN and COMMIT were around them. Otherwise it is one that ends soon, most often at once.
+                    let is_block = self.transaction.as_ref().is_some_and(|open| open.explicit)
+                        || standing == Standing::OneOfSeveral;
+                    if !is_block {
+                        self.state.notice(Notice::warning(
+                            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                            "SET TRANSACTION can only be used in transaction blocks",
+                        ));
+                    }
+                    self.set_modes(*modes)?;
+                    if standing == Standing::Alone {
+                        self.end_implicit()?;
+                    }
                 }
                 tag("SET")
             }
@@ -234,6 +250,7 @@ impl Session {
     }
 
     fn begin(&mut self, modes: TransactionModes) -> Result<()> {
+        let was_explicit = self.transaction.as_ref().is_some_and(|open| open.explicit);
         match &mut self.transaction {
             Some(open) if open.explicit => {
                 self.state.notice(Notice::warning(
@@ -245,7 +262,12 @@ impl Session {
             Some(open) => open.explicit = true,
             None => self.transaction = Some(Open::new(&self.database.0, &self.state, true)),
         }
-        self.set_modes(modes)
+        let done = self.set_modes(modes);
+        if let (Err(_), Some(open)) = (&done, &mut self.transaction) {
+            // A BEGIN that fails leaves no failed transaction behind, which its client would have to end.
+            open.explicit = was_explicit;
+        }
+        done
     }
 
     fn note_transaction(&self, level: Level, read_only: bool) {
@@ -298,9 +320,9 @@ impl Session {
 
     fn rollback_to(&mut self, name: &str) -> Result<()> {
         self.explicit("ROLLBACK TO SAVEPOINT")?;
-        self.portals.clear();
         if let Some(open) = &mut self.transaction {
-            open.rollback_to(name, &self.state)?;
+            let before = open.rollback_to(name, &self.state)?;
+            self.portals.forget_behind(Some(before));
         }
         self.note_open();
         Ok(())
@@ -480,15 +502,7 @@ impl Session {
         standing: Standing,
         client: &mut dyn Client,
     ) -> Result<()> {
-        let prepared = self.prepared(name)?;
-        // By the protocol an EXECUTE can be prepared, too, and then be another one's, which is its own.
-        let is_execute =
-            |kind: &Kind| matches!(kind, Kind::Utility(it) if matches!(**it, Utility::Execute { .. }));
-        if prepared.parsed.as_ref().is_some_and(|parsed| is_execute(&parsed.kind)) {
-            return Err(Error::unsupported("EXECUTE of a prepared EXECUTE"));
-        }
-        self.ensure_transaction()?;
-        let values = self.arguments(name, &prepared, arguments)?;
+        let (prepared, values) = self.executed(name, arguments)?;
         let Some(parsed) = prepared.parsed.clone().filter(|_| prepared.plan.is_none()) else {
             let mut running = self.start(&prepared, values, false)?;
             if prepared.columns.is_some() {
@@ -510,12 +524,39 @@ impl Session {
         Ok(())
     }
 
-    fn arguments(
+    /// What EXECUTE runs, and with what.
+    fn executed(&mut self, name: &str, arguments: &[ast::Expr]) -> Result<(Arc<Prepared>, Vec<Value>)> {
+        let prepared = self.prepared(name)?;
+        // By the protocol an EXECUTE can be prepared, too, and then be another one's, which is its own.
+        let is_execute =
+            |kind: &Kind| matches!(kind, Kind::Utility(it) if matches!(**it, Utility::Execute { .. }));
+        if prepared.parsed.as_ref().is_some_and(|parsed| is_execute(&parsed.kind)) {
+            return Err(Error::unsupported("EXECUTE of a prepared EXECUTE"));
+        }
+        self.ensure_transaction()?;
+        let values = self.arguments(name, &prepared, arguments)?;
+        Ok((prepared, values))
+    }
+
+    /// Starts what an EXECUTE runs, where that has a plan; `None`: it is no EXECUTE, or of a statement that has none.
+    pub(super) fn start_executed(
         &mut self,
-        name: &str,
-        prepared: &super::Prepared,
-        arguments: &[ast::Expr],
-    ) -> Result<Vec<Value>> {
+        parsed: &Parsed,
+        parameters: &[Value],
+    ) -> Result<Option<Running>> {
+        let Kind::Utility(utility) = &parsed.kind else { return Ok(None) };
+        let Utility::Execute { name, arguments } = &**utility else { return Ok(None) };
+        if !parameters.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        let (prepared, values) = self.executed(name, arguments)?;
+        if prepared.plan.is_none() {
+            return Ok(None);
+        }
+        self.start(&prepared, values, false).map(Some)
+    }
+
+    fn arguments(&mut self, name: &str, prepared: &Prepared, arguments: &[ast::Expr]) -> Result<Vec<Value>> {
         if arguments.len() != prepared.parameters.len() {
             return Err(Error::new(
                 SqlState::SYNTAX_ERROR,
@@ -550,15 +591,10 @@ impl Session {
         Ok(tag("DEALLOCATE"))
     }
 
-    fn discard(&mut self, what: Discard) -> Result<CommandTag> {
+    fn discard(&mut self, what: Discard, alone: bool) -> Result<CommandTag> {
         Ok(match what {
             Discard::All => {
-                if self.transaction.as_ref().is_some_and(|open| open.explicit) {
-                    return Err(Error::new(
-                        SqlState::ACTIVE_SQL_TRANSACTION,
-                        "DISCARD ALL cannot run inside a transaction block",
-                    ));
-                }
+                self.leave_transaction("DISCARD ALL", alone)?;
                 self.portals.clear();
                 self.prepared.clear();
                 self.state.forget_prepared(None);
