@@ -661,7 +661,7 @@ mod tests {
             let step = steps.iter().find(|step| step.id == id).unwrap();
             step.command.windows(2).find(|two| two[0] == name).map(|two| two[1].clone())
         };
-        let share = (Plan::of(Size::Quick).limit / 100 * 85).to_string();
+        let share = (Plan::of(Size::Quick).limit / 100 * 95).to_string();
         for name in ["Gannet, direct", "Gannet, SQL"] {
             assert_eq!(value(&lookups_id(name, 2, 2, 1), "--memory").as_ref(), Some(&share), "{name}");
         }
