@@ -491,7 +491,7 @@ impl Session {
             Progress::Running(running) => *running,
             Progress::Ready => {
                 let parameters = std::mem::take(&mut portal.parameters);
-                if let Some(running) = self.start_executed(&parsed, &parameters)? {
+                let mut running = if let Some(running) = self.start_executed(&parsed, &parameters)? {
                     running
                 } else if prepared.plan.is_none() {
                     if !self.utility(&parsed, &parameters, Standing::InSeries, client)? {
@@ -506,12 +506,13 @@ impl Session {
                         return Ok(Execution::Complete);
                     }
                     self.start(&prepared, parameters, false)?
+                };
+                if limit > 0 {
+                    self.settle(&mut running)?;
                 }
+                running
             }
         };
-        if limit > 0 {
-            self.settle(&mut running)?;
-        }
         if !self.advance(&mut running, limit, client)? {
             if let Some(portal) = self.portals.get_mut(name) {
                 portal.progress = Progress::Running(Box::new(running));
