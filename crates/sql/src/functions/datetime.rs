@@ -111,7 +111,7 @@ fn make_timestamp(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 fn make_timestamptz(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let named = if a.len() > 6 { Some(Zone::find(text(a, 6)?)?) } else { None };
+    let named = if a.len() > 6 { Some(Zone::of_parts(text(a, 6)?)?) } else { None };
     let zone = named.as_ref().unwrap_or(zone(call));
     datetime::timestamp_to_timestamptz(parts_of(a)?, zone).map(Value::Int)
 }

@@ -44,10 +44,6 @@ fn to_base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4 + bytes.len() / 57);
     let mut line = 0;
     for group in bytes.chunks(3) {
-        if line == LINE {
-            out.push('\n');
-            line = 0;
-        }
         let word =
             group.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
         for index in 0..4 {
@@ -55,6 +51,11 @@ fn to_base64(bytes: &[u8]) -> String {
             out.push(if index <= group.len() { char::from(BASE64[digit as usize]) } else { '=' });
         }
         line += 4;
+        // As in PostgreSQL: behind each full line, also the last one, but not where it ends in padding.
+        if line == LINE && group.len() == 3 {
+            out.push('\n');
+            line = 0;
+        }
     }
     out
 }
@@ -75,8 +76,8 @@ fn from_base64(text: &str) -> Result<Vec<u8>> {
             0
         } else {
             let digit = u8::try_from(c).ok().and_then(|c| BASE64.iter().position(|digit| *digit == c));
+            // Behind the end, others may follow, as in PostgreSQL.
             digit
-                .filter(|_| end == 0 || digits == 0)
                 .ok_or_else(|| bad(format!("invalid symbol \"{c}\" found while decoding base64 sequence")))?
                 as u32
         };

@@ -323,7 +323,8 @@ impl Translator<'_> {
     }
 
     fn literal(&mut self, c: char) {
-        if c.is_ascii_punctuation() {
+        // These two stand for themselves; behind a backslash they are the edges of a word.
+        if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
             self.out.push('\\');
         }
         self.out.push(c);

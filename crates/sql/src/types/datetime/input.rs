@@ -101,6 +101,20 @@ fn read(text: &str, ty: Type, style: &TextStyle) -> Result<Moment> {
     })
 }
 
+/// The offset of a zone that is a number, `+2`, as seconds east; `None` where it is a name. Errors: 22023.
+pub(super) fn numeric_zone(name: &str) -> Result<Option<i64>> {
+    let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(invalid(format!("invalid input syntax for type numeric time zone: \"{name}\""))
+            .hint("Numeric time zones must have \"-\" or \"+\" as first character."));
+    }
+    match fields::offset(name) {
+        Ok(seconds) => Ok(Some(seconds)),
+        Err(Bad::Displacement) => Err(invalid(format!("numeric time zone \"{name}\" out of range"))),
+        Err(_) => Ok(None),
+    }
+}
+
 const INVALID_DISPLACEMENT: SqlState = SqlState("22009");
 
 /// Why text is no date or time.

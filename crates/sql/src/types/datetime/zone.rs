@@ -74,6 +74,14 @@ impl Zone {
         Zone::look_up(name).ok_or_else(|| not_recognized(name))
     }
 
+    /// A zone as functions have it that make a moment of its parts: an offset from UTC such as `+02:30`, east of it, or what [`Zone::find`] takes. Error: 22023.
+    pub fn of_parts(name: &str) -> Result<Self> {
+        match super::input::numeric_zone(name)? {
+            Some(seconds) => Ok(Zone::fixed(seconds, name, name)),
+            None => Zone::find(name),
+        }
+    }
+
     /// By name or POSIX description.
     pub(super) fn look_up(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("utc") {

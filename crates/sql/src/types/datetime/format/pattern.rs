@@ -55,6 +55,8 @@ pub(super) enum Key {
     Weekday,
     /// A fraction of a second with so many digits.
     Fraction(u32),
+    /// Thousandths of a second, which input may have beside a finer fraction.
+    Millis,
     Hour24,
     Hour12,
     IsoDayOfYear,
@@ -138,7 +140,7 @@ const FIELDS: &[(&str, Key)] = &[
     ("MM", Key::MonthNumber),
     ("MONTH", Key::Month { short: false }),
     ("MON", Key::Month { short: true }),
-    ("MS", Key::Fraction(3)),
+    ("MS", Key::Millis),
     ("OF", Key::Offset),
     ("P.M.", Key::Half { points: true }),
     ("PM", Key::Half { points: false }),
@@ -213,7 +215,9 @@ pub(super) fn parse(pattern: &str) -> Vec<Node> {
                 Some("th") => Some(Case::Lower),
                 _ => None,
             };
-            rest = if ordinal.is_some() { &after[2..] } else { after };
+            // SP, words in place of digits, is taken without effect, as in PostgreSQL.
+            let has_suffix = ordinal.is_some() || after.starts_with("SP");
+            rest = if has_suffix { &after[2..] } else { after };
             nodes.push(Node::Field(Field { key, name, case, fill, translated, ordinal }));
             continue;
         }

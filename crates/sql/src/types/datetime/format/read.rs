@@ -5,7 +5,7 @@ use super::{MONTHS, ROMAN_MONTHS, WEEKDAYS};
 use crate::types::datetime::Zone;
 use crate::types::datetime::calendar::{
     Civil, EPOCH_JULIAN, USECS_PER_SECOND, date_in_range, date_of_days, days_in_month, days_of_date,
-    days_of_iso_week, is_leap, timestamp_in_range,
+    days_of_iso_week, timestamp_in_range,
 };
 use crate::{Error, Result, SqlState};
 use std::num::IntErrorKind;
@@ -50,6 +50,7 @@ struct Fields {
     second: Option<i64>,
     second_of_day: Option<i64>,
     micros: Option<i64>,
+    millis: Option<i64>,
     weekday: Option<i64>,
     day: Option<i64>,
     day_of_year: Option<i64>,
@@ -253,7 +254,7 @@ impl<'a> Reader<'a> {
 
     fn number_field(&mut self, field: Field, next: Option<&Node>) -> Result<()> {
         let length = match field.key {
-            Key::DayOfYear | Key::IsoDayOfYear => 3,
+            Key::DayOfYear | Key::IsoDayOfYear | Key::Millis => 3,
             Key::SecondOfDay => 5,
             Key::Julian => usize::MAX,
             Key::Weekday | Key::IsoWeekday | Key::WeekOfMonth | Key::Quarter => 1,
@@ -282,6 +283,11 @@ impl<'a> Reader<'a> {
                     _ => value,
                 };
                 set(&mut fields.micros, micros, field)
+            }
+            Key::Millis => {
+                // More digits than three are as many thousandths: too many.
+                let scale = [1, 100, 10].get(used).copied().unwrap_or(1);
+                set(&mut fields.millis, value * scale, field)
             }
             Key::DayOfYear | Key::IsoDayOfYear => set(&mut fields.day_of_year, value, field),
             Key::DayOfMonth => set(&mut fields.day, value, field),
@@ -371,7 +377,7 @@ fn is_space(character: char) -> bool {
 /// A year of fewer than four digits: the one nearest to 2020.
 fn full_year(year: i64) -> i64 {
     match year {
-        0..70 => year + 2000,
+        ..70 => year + 2000,
         70..100 => year + 1900,
         100..520 => year + 2000,
         520..1000 => year + 1000,
@@ -398,7 +404,7 @@ impl Fields {
             Error::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
         };
         let mut civil = self.time()?;
-        (civil.year, civil.month, civil.day) = self.date()?.ok_or_else(out_of_range)?;
+        (civil.year, civil.month, civil.day) = self.date()?;
         let valid = (1..=12).contains(&civil.month)
             && (1..=days_in_month(civil.year, civil.month)).contains(&civil.day)
             && (0..24).contains(&civil.hour)
@@ -429,7 +435,7 @@ impl Fields {
         }
         civil.second = self.second.unwrap_or(civil.second);
         civil.minute = self.minute.unwrap_or(civil.minute);
-        civil.micros = self.micros.unwrap_or(0);
+        civil.micros = self.millis.unwrap_or(0) * 1000 + self.micros.unwrap_or(0);
         if let Some(hour) = self.hour {
             civil.hour = hour;
         }
@@ -447,43 +453,47 @@ impl Fields {
         Ok(civil)
     }
 
-    /// Year with 1 BC as 0, month and day. What is 0 counts as not given.
-    fn date(&self) -> Result<Option<(i64, i64, i64)>> {
+    /// Year with 1 BC as 0, month and day, as PostgreSQL finds them: what stands below replaces what was found above. What is 0 counts as not given.
+    fn date(&self) -> Result<(i64, i64, i64)> {
         let given = |field: Option<i64>| field.filter(|value| *value != 0);
+        let (mut year, mut month, mut day) = (self.internal_year(), 1, 1);
+        let mut day_of_year = given(self.day_of_year);
+        let is_iso = self.iso == Some(true);
         if let Some(julian) = given(self.julian) {
-            return Ok(Some(date_of_days(julian - EPOCH_JULIAN)));
+            (year, month, day) = date_of_days(julian - EPOCH_JULIAN);
         }
-        let year = self.internal_year();
-        if let Some(week) = given(self.week) {
-            let weekday = given(self.weekday).unwrap_or(2);
-            if self.iso == Some(true) {
+        match given(self.week) {
+            Some(week) if is_iso => {
                 // Monday is the first day.
-                let day = (weekday + 5) % 7;
-                return Ok(Some(date_of_days(days_of_iso_week(year, week) + day)));
+                let weekday = (given(self.weekday).unwrap_or(2) + 5) % 7;
+                (year, month, day) = date_of_days(days_of_iso_week(year, week) + weekday);
             }
-            return Ok(Some(date_of_days(days_of_date(year, 1, 1) + (week - 1) * 7)));
+            Some(week) => day_of_year = Some((week - 1) * 7 + 1),
+            None => {}
         }
-        let month = given(self.month).unwrap_or(1);
-        let day = match (given(self.day), given(self.week_of_month)) {
-            (Some(day), _) => day,
-            (None, Some(week)) => (week - 1) * 7 + 1,
-            (None, None) => 1,
-        };
-        match given(self.day_of_year) {
-            Some(day_of_year) if month <= 1 || day <= 1 => {
-                if given(self.year).is_none() && given(self.century).is_none() && !self.before_christ {
-                    let message = "cannot calculate day of year without year information";
-                    return Err(invalid(message.to_owned()));
-                }
-                let (first, longest) = match self.iso {
-                    Some(true) => (days_of_iso_week(year, 1), i64::from(i32::MAX)),
-                    _ => (days_of_date(year, 1, 1), 365 + i64::from(is_leap(year))),
-                };
-                let valid = (1..=longest).contains(&day_of_year);
-                Ok(valid.then(|| date_of_days(first + day_of_year - 1)))
+        let first_of_week = given(self.week_of_month).map(|week| (week - 1) * 7 + 1);
+        day = first_of_week.or(given(self.day)).unwrap_or(day);
+        month = given(self.month).unwrap_or(month);
+        if let Some(day_of_year) = day_of_year
+            && (month <= 1 || day <= 1)
+        {
+            if year == 0 && !self.before_christ {
+                let message = "cannot calculate day of year without year information";
+                return Err(invalid(message.to_owned()));
             }
-            _ => Ok(Some((year, month, day))),
+            if is_iso {
+                return Ok(date_of_days(days_of_iso_week(year, 1) + day_of_year - 1));
+            }
+            // The month that it is in, 13 behind the year's end; of these two, only what is not given otherwise.
+            let (mut found, mut before) = (1, 0);
+            while found <= 12 && day_of_year > before + days_in_month(year, found) {
+                before += days_in_month(year, found);
+                found += 1;
+            }
+            month = if month <= 1 { found } else { month };
+            day = if day <= 1 { day_of_year - before } else { day };
         }
+        Ok((year, month, day))
     }
 
     /// With years before Christ as 0 (1 BC), -1, and so on. A negative number before Christ is none again.

@@ -87,7 +87,8 @@ impl Moment<'_> {
             Key::Minute => plain(civil.minute, 2),
             Key::Second => plain(civil.second, 2),
             Key::SecondOfDay => plain(civil.time() / USECS_PER_SECOND, 0),
-            Key::Fraction(digits) => {
+            Key::Millis | Key::Fraction(_) => {
+                let digits = if let Key::Fraction(digits) = field.key { digits } else { 3 };
                 let padded = Field { fill: false, ..field };
                 number(civil.micros / 10_i64.pow(6 - digits), digits as usize, padded, out);
             }
