@@ -411,7 +411,7 @@ impl<'s> Region<'s> {
             }
             return None;
         }
-        // A lateral relation stands alone on the right of all that it takes columns from, a function in a SELECT list of all others.
+        // A lateral relation stands alone on the right of all that it takes columns from, a function in a SELECT list of all that it stands beside.
         for (position, member) in self.members.iter().enumerate() {
             let (this, depends) = (bit(position), member.depends);
             let resolved = if left & this != 0 {
