@@ -374,6 +374,9 @@ pub enum Rel {
         columns: Vec<ColumnId>,
         /// WITH ORDINALITY: one more column.
         ordinality: Option<ColumnId>,
+        /// Whether it stands in a SELECT list: it is joined last to what stands on its left, whose rows keep their order, each with the
+        /// function's rows behind one another.
+        listed: bool,
     },
     /// The rows of a WITH query that is computed once however often it is used. It takes nothing from outside.
     Common {

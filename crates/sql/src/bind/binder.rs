@@ -150,6 +150,8 @@ pub(super) struct ListFunction {
     pub(super) function: &'static TableFunction,
     pub(super) arguments: Vec<Scalar>,
     pub(super) columns: Vec<ColumnId>,
+    /// Where it stands.
+    pub(super) position: Option<usize>,
 }
 
 /// One query level.

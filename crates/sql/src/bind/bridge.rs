@@ -10,6 +10,7 @@
 //! | `FOR NO KEY UPDATE` | `FOR UPDATE`: the two are one lock here |
 //! | `FOR KEY SHARE`, `OF a, b` | `FOR SHARE OF "`[`KEY_SHARE`]`"`, one clause for each table |
 //! | `BETWEEN SYMMETRIC a AND b` | `BETWEEN "`[`SYMMETRIC`]`"(a) AND b` |
+//! | `BETWEEN ASYMMETRIC a AND b` | `BETWEEN a AND b`, which means the same |
 //! | `NOT EXISTS (...)` | `NOT (EXISTS (...))`, as NOT binds more loosely than what may follow |
 //! | `SELECT 1 FOR UPDATE` | `SELECT 1 WHERE TRUE FOR UPDATE`, as FOR might be an alias |
 //! | `ONLY` | nothing: there is no inheritance |
@@ -574,6 +575,10 @@ impl Writer {
                 if let Some(and) = symmetric_end(lexemes, at + 2) {
                     self.trailing.get_or_insert_default().push(and);
                 }
+                return Ok(at + 2);
+            }
+            K::BETWEEN if keyword(1) == K::ASYMMETRIC => {
+                self.out.push(lexeme.located());
                 return Ok(at + 2);
             }
             K::EXISTS

@@ -195,8 +195,10 @@ impl<'a> Binder<'a> {
     fn construct(&mut self, name: &str, list: &[&'a Expr], at: Option<usize>) -> Result<Option<Typed>> {
         let typed = match name {
             "coalesce" if !list.is_empty() => {
+                let before = self.level().list_functions.len();
                 let all = self.exprs(list)?;
                 let (arguments, ty, modifier) = self.unify(all, "COALESCE types")?;
+                self.refuse_list_functions(before, "COALESCE")?;
                 Typed { scalar: Scalar::Coalesce { arguments, ty }, ty, modifier, position: at }
             }
             "greatest" | "least" if !list.is_empty() => {
@@ -429,8 +431,20 @@ impl<'a> Binder<'a> {
             return Err(place(Error::unsupported(format!("{} in a SELECT list", function.name)), at));
         };
         let (id, ty) = (*id, self.columns.get(columns[0]).ty);
-        self.level().list_functions.push(ListFunction { function, arguments, columns });
+        self.level().list_functions.push(ListFunction { function, arguments, columns, position: at });
         Ok(Typed::new(Scalar::Column(id), ty).at(at))
+    }
+
+    /// Refuses table functions that came to a SELECT list since there were so many of them: what is not always computed cannot say how
+    /// many rows there are.
+    pub(super) fn refuse_list_functions(&mut self, before: usize, construct: &str) -> Result<()> {
+        let Some(call) = self.level().list_functions.get(before..).and_then(<[_]>::last) else {
+            return Ok(());
+        };
+        let message = format!("set-returning functions are not allowed in {construct}");
+        let error = Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .hint("You might be able to move the set-returning function into a LATERAL FROM item.");
+        Err(place(error, call.position))
     }
 
     /// Columns of a table function that is called with arguments of these types.

@@ -271,6 +271,7 @@ impl<'a> Binder<'a> {
         otherwise: Option<&'a Expr>,
         at: Option<usize>,
     ) -> Result<Typed> {
+        let before = self.level().list_functions.len();
         let operand = match operand {
             Some(operand) => {
                 let typed = self.expr(operand)?;
@@ -300,6 +301,7 @@ impl<'a> Binder<'a> {
         };
         values.insert(0, last);
         let (mut scalars, ty, modifier) = self.unify(values, "CASE types")?;
+        self.refuse_list_functions(before, "CASE")?;
         let otherwise = Box::new(scalars.remove(0));
         let branches = whens.into_iter().zip(scalars).collect();
         let scalar = release(held.flatten(), Scalar::Case { branches, otherwise, ty });

@@ -656,7 +656,9 @@ impl<'a> Binder<'a> {
                 };
                 let number =
                     ordinality.then(|| self.add_column("ordinality", Type::Int8, NO_MODIFIER, false));
-                (Rel::Function { function: target, arguments, columns, ordinality: number }, (shown, number))
+                let rel =
+                    Rel::Function { function: target, arguments, columns, ordinality: number, listed: false };
+                (rel, (shown, number))
             }
             Resolved::Function(_) if ordinality => {
                 return Err(place(

@@ -128,6 +128,7 @@ fn is_free(lexemes: &[Lexeme], at: usize, values: bool) -> bool {
                     | K::OR
                     | K::BETWEEN
                     | K::SYMMETRIC
+                    | K::ASYMMETRIC
                     | K::LIKE
                     | K::ILIKE
                     | K::ESCAPE

@@ -1,6 +1,6 @@
 //! SELECT: its clauses in the order they mean something.
 
-use super::binder::{Binder, Clause, Level, Typed, named, place};
+use super::binder::{Binder, Clause, Level, ListFunction, Typed, named, place};
 use super::from::Joined;
 use super::operators::inner;
 use super::tokens::position;
@@ -137,9 +137,10 @@ impl<'a> Binder<'a> {
                 };
                 return Err(lock_conflict(around.locks[0], what));
             }
-            self.aggregate_parts(level, groups, having, &mut parts)?;
+            self.aggregate_parts(level, groups, having, distinct, &mut parts)?;
         } else {
-            self.join_list_functions(&level.list_functions, &mut parts);
+            sort_before(&level.list_functions, distinct, &mut parts);
+            self.join_list_functions(level.list_functions.clone(), &mut parts);
             if !around.locks.is_empty() {
                 return self.locked(&level, parts, around, distinct);
             }
@@ -380,19 +381,21 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// A table function in the SELECT list is joined to the rows.
-    fn join_list_functions(&mut self, calls: &[super::binder::ListFunction], parts: &mut Parts) {
-        for call in calls {
+    /// A table function in the SELECT list is joined to the rows, of each of which its volatile arguments are computed anew.
+    fn join_list_functions(&mut self, calls: Vec<ListFunction>, parts: &mut Parts) {
+        for ListFunction { function, mut arguments, columns, position: _ } in calls {
+            let mut volatile = Vec::new();
+            for argument in arguments.iter_mut().filter(|argument| is_volatile(argument)) {
+                let ty = type_of(argument, &self.columns);
+                let computed = self.add_column("?column?", ty, NO_MODIFIER, true);
+                volatile.push((computed, std::mem::replace(argument, Scalar::Column(computed))));
+            }
+            compute(volatile, parts);
             let mut lateral = false;
-            for argument in &call.arguments {
+            for argument in &arguments {
                 walk::for_each_column(argument, &mut |_| lateral = true);
             }
-            let function = Rel::Function {
-                function: call.function,
-                arguments: call.arguments.clone(),
-                columns: call.columns.clone(),
-                ordinality: None,
-            };
+            let function = Rel::Function { function, arguments, columns, ordinality: None, listed: true };
             let rel =
                 std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
             parts.rel = super::from::cross(rel, function, lateral);
@@ -405,6 +408,7 @@ impl<'a> Binder<'a> {
         mut level: Level,
         groups: Vec<Typed>,
         having: Option<Scalar>,
+        distinct: bool,
         parts: &mut Parts,
     ) -> Result<()> {
         let mut numbered = Vec::with_capacity(groups.len());
@@ -422,7 +426,7 @@ impl<'a> Binder<'a> {
             found
         };
         let below: Vec<_> = list_functions.extract_if(.., |call| grouped_by(call)).collect();
-        self.join_list_functions(&below, parts);
+        self.join_list_functions(below, parts);
         {
             let mut scalars: Vec<&mut Scalar> =
                 parts.items.iter_mut().map(|item| &mut item.typed.scalar).collect();
@@ -447,7 +451,8 @@ impl<'a> Binder<'a> {
                 std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
             parts.rel = Rel::Filter { input: Box::new(rel), predicate };
         }
-        self.join_list_functions(&list_functions, parts);
+        sort_before(&list_functions, distinct, parts);
+        self.join_list_functions(list_functions, parts);
         for item in &mut parts.items {
             // What is now a group's column is passed on as such; columns of queries around stay computed.
             if let Scalar::Column(id) = item.typed.scalar
@@ -462,21 +467,14 @@ impl<'a> Binder<'a> {
     /// What a volatile group is made of is computed once for each row, before anything is done with the rows: sorted, say, they are still
     /// of the groups that they were sorted by.
     fn compute_volatile(&mut self, groups: &mut [(ColumnId, Scalar)], parts: &mut Parts) {
-        if !groups.iter().any(|(_, scalar)| is_volatile(scalar)) {
-            return;
-        }
-        let mut own = Vec::new();
-        walk::output(&parts.rel, &mut own);
-        let mut columns: Vec<(ColumnId, Scalar)> =
-            own.into_iter().map(|id| (id, Scalar::Column(id))).collect();
+        let mut columns = Vec::new();
         for (id, scalar) in groups.iter_mut().filter(|(_, scalar)| is_volatile(scalar)) {
             let info = self.columns.get(*id);
             let (name, ty, modifier) = (info.name.clone(), info.ty, info.modifier);
             let computed = self.add_column(&name, ty, modifier, true);
             columns.push((computed, std::mem::replace(scalar, Scalar::Column(computed))));
         }
-        let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
-        parts.rel = Rel::Project { input: Box::new(rel), columns };
+        compute(columns, parts);
     }
 
     /// Projection, DISTINCT and ORDER BY above the rows. What is volatile and no sort key is computed of the sorted rows, so that it is
@@ -614,6 +612,37 @@ impl<'a> Binder<'a> {
         }
         Ok(BoundQuery { rel, output: output(parts.items) })
     }
+}
+
+/// As in PostgreSQL, rows are sorted before functions of the SELECT list make several of each, unless they are sorted by what these give: what
+/// a function gives for one row stays in its order, and volatile arguments are computed of the sorted rows.
+fn sort_before(calls: &[ListFunction], distinct: bool, parts: &mut Parts) {
+    if calls.is_empty() || parts.keys.is_empty() || distinct || parts.distinct_on.is_some() {
+        return;
+    }
+    let mut later = false;
+    for SortKey { scalar, .. } in &parts.keys {
+        later |= is_volatile(scalar);
+        walk::for_each_column(scalar, &mut |id| later |= calls.iter().any(|call| call.columns.contains(&id)));
+    }
+    if later {
+        return;
+    }
+    let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+    parts.rel = Rel::Sort { input: Box::new(rel), keys: std::mem::take(&mut parts.keys) };
+    parts.key_items.clear();
+}
+
+/// Adds columns to the rows.
+fn compute(added: Vec<(ColumnId, Scalar)>, parts: &mut Parts) {
+    if added.is_empty() {
+        return;
+    }
+    let mut own = Vec::new();
+    walk::output(&parts.rel, &mut own);
+    let columns = own.into_iter().map(|id| (id, Scalar::Column(id))).chain(added).collect();
+    let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
+    parts.rel = Rel::Project { input: Box::new(rel), columns };
 }
 
 /// Puts columns in the place of what they hold.

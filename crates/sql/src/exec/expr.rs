@@ -372,10 +372,16 @@ fn in_list(argument: &Expr, list: &[Expr], row: &[Value], context: &Context<'_>)
     // NULL equals none of them, but they are computed as by any strict function.
     let mut result = if argument.is_null() { None } else { Some(false) };
     for candidate in list {
+        // PostgreSQL makes an array of them first: those behind the one that is found are computed as well.
+        if result == Some(true) {
+            if !candidate.is_there() {
+                candidate.eval(row, context)?;
+            }
+            continue;
+        }
         match compare(Comparison::Equal, &argument, &*candidate.eval(row, context)?)? {
-            Some(true) => return Ok(Some(true)),
             Some(false) => {}
-            None => result = None,
+            other => result = other,
         }
     }
     Ok(result)

@@ -184,8 +184,9 @@ impl Printer<'_> {
                     self.text(")");
                 }
             }
-            Rel::Function { function, arguments, columns, ordinality } => {
-                let _ = write!(self.out, "Function {}(", function.name);
+            Rel::Function { function, arguments, columns, ordinality, listed } => {
+                let listed = if *listed { "Listed function" } else { "Function" };
+                let _ = write!(self.out, "{listed} {}(", function.name);
                 self.list(arguments, |this, scalar| this.scalar(scalar));
                 self.text(") [");
                 self.list(columns, |this, id| this.column(*id));

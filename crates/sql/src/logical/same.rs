@@ -156,9 +156,9 @@ impl Likeness {
                 r.len() == s.len() && self.made(x, y)
             }
             (
-                R::Function { function: f, columns: x, ordinality: o, .. },
-                R::Function { function: g, columns: y, ordinality: p, .. },
-            ) => std::ptr::eq(*f, *g) && self.made(x, y) && self.made(o.as_slice(), p.as_slice()),
+                R::Function { function: f, columns: x, ordinality: o, listed: l, .. },
+                R::Function { function: g, columns: y, ordinality: p, listed: m, .. },
+            ) => std::ptr::eq(*f, *g) && self.made(x, y) && self.made(o.as_slice(), p.as_slice()) && l == m,
             (R::Common { common: c, columns: x, .. }, R::Common { common: d, columns: y, .. }) => {
                 self.queries(&c.query, &d.query) && self.made(x, y)
             }

@@ -149,7 +149,7 @@ impl Planner<'_> {
         let conditions = region.own(member);
         let columns = region.members[member].columns.clone();
         let nullable = region.specials.iter().any(|special| special.right >> member & 1 == 1);
-        let lateral = region.members[member].depends != 0;
+        let lateral = region.members[member].takes != 0;
         let paths = match &mut region.members[member].source {
             Source::Table(leaf) => {
                 let leaf = leaf.clone();
@@ -268,8 +268,11 @@ impl Planner<'_> {
         let Some(special) = region.legal(left_set, right_set) else { return };
         let kind = special.map_or(JoinKind::Inner, |special| region.specials[special].kind);
         let (on, after) = region.join_conditions(left_set, right_set, special);
-        let single = right_set.count_ones() == 1;
-        let lateral = single && region.members[right_set.trailing_zeros() as usize].depends != 0;
+        let single =
+            (right_set.count_ones() == 1).then(|| &region.members[right_set.trailing_zeros() as usize]);
+        let lateral = single.is_some_and(|member| member.takes != 0);
+        // Other joins than nested loops do not run a lateral relation anew, and may lose the order of the left side.
+        let row_by_row = single.is_some_and(|member| member.depends != 0);
         let mut pair = Pair {
             region,
             kind,
@@ -294,7 +297,7 @@ impl Planner<'_> {
         pair.rows = joined.rows;
         pair.width = side_width(&left.paths) + if one_sided { 0.0 } else { side_width(&right.paths) };
         let paths = &mut joined.paths;
-        if !lateral {
+        if !row_by_row {
             self.hash_joins(&pair, paths);
             self.index_joins(&pair, paths);
             self.range_joins(&pair, paths);

@@ -35,6 +35,9 @@ pub(super) struct Member<'s> {
     pub(super) source: Source<'s>,
     pub(super) columns: ColumnSet,
     /// Relations it takes columns from: it is lateral.
+    pub(super) takes: Set,
+    /// Relations that it is joined to the rows of, in their order: those it takes columns from; of a function in a SELECT list all that
+    /// stand on its left.
     pub(super) depends: Set,
 }
 
@@ -98,8 +101,9 @@ impl<'s> Region<'s> {
         if region.members.len() > 1 {
             for position in 0..region.members.len() {
                 if let Source::Other(rel) = &region.members[position].source {
-                    let needed = free(rel);
-                    region.members[position].depends = region.refers(&needed) & !bit(position);
+                    let takes = region.refers(&free(rel)) & !bit(position);
+                    region.members[position].takes = takes;
+                    region.members[position].depends |= takes;
                 }
             }
             region.unite(planner);
@@ -123,14 +127,16 @@ impl<'s> Region<'s> {
     /// Works out what is asked again and again for each pair of sets.
     fn finish(&mut self, planner: &Planner<'_>) {
         self.neighbours = vec![0; self.members.len()];
-        let depends =
-            self.members.iter().enumerate().map(|(position, member)| (bit(position), member.depends));
-        let joined: Vec<Set> = self
-            .predicates
-            .iter()
-            .map(|predicate| predicate.refers)
-            .chain(depends.filter(|(_, depends)| *depends != 0).map(|(this, depends)| this | depends))
-            .collect();
+        let members_of = self.members.iter().enumerate();
+        let lateral = members_of
+            .filter(|(_, member)| member.takes != 0)
+            .map(|(position, member)| bit(position) | member.takes);
+        // A function in a SELECT list is near to each of the others, which is no reason to join those without a condition.
+        let listed = self.members.iter().enumerate().flat_map(|(position, member)| {
+            members(member.depends & !member.takes).map(move |other| bit(position) | bit(other))
+        });
+        let joined: Vec<Set> =
+            self.predicates.iter().map(|predicate| predicate.refers).chain(lateral).chain(listed).collect();
         for set in joined {
             for position in members(set) {
                 self.neighbours[position] |= set & !bit(position);
@@ -162,7 +168,7 @@ impl<'s> Region<'s> {
     }
 
     fn member(&mut self, source: Source<'s>, columns: ColumnSet) -> Set {
-        self.members.push(Member { source, columns, depends: 0 });
+        self.members.push(Member { source, columns, takes: 0, depends: 0 });
         bit(self.members.len() - 1)
     }
 
@@ -194,6 +200,11 @@ impl<'s> Region<'s> {
                 let whole = *kind != JoinKind::Inner && (*lateral || self.refers(&free(right)) != 0);
                 let many = many && self.members.len() + count(right) > MAX_RELATIONS;
                 let b = if whole || many { self.other(right) } else { self.collect(right, planner) };
+                if matches!(**right, Rel::Function { listed: true, .. })
+                    && let Some(function) = self.members.last_mut()
+                {
+                    function.depends = a;
+                }
                 let mut conditions = Vec::new();
                 if let Some(on) = on {
                     conjuncts(on.clone(), &mut conditions);
@@ -400,7 +411,7 @@ impl<'s> Region<'s> {
             }
             return None;
         }
-        // A lateral relation stands alone on the right of all that it takes columns from.
+        // A lateral relation stands alone on the right of all that it takes columns from, a function in a SELECT list of all that it stands beside.
         for (position, member) in self.members.iter().enumerate() {
             let (this, depends) = (bit(position), member.depends);
             let resolved = if left & this != 0 {

@@ -66,7 +66,7 @@ impl Planner<'_> {
                 let total = count * (cost::ROW + work * cost::OPERATION);
                 vec![Rc::new(Path { node, rows: count, width, startup: 0.0, total, order: Vec::new() })]
             }
-            Rel::Function { function, arguments, columns, ordinality } => {
+            Rel::Function { function, arguments, columns, ordinality, listed: _ } => {
                 let values: Vec<Option<Value>> =
                     arguments.iter().map(|scalar| constant(scalar).cloned()).collect();
                 let rows = (function.estimate)(&values).max(1.0);

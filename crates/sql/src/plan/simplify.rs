@@ -307,7 +307,8 @@ pub(super) fn holds(op: Comparison, order: Ordering) -> bool {
 }
 
 fn in_list(argument: &mut Scalar, list: &mut Vec<Scalar>) -> Option<Scalar> {
-    if constant(argument).is_some_and(Value::is_null) && !list.is_empty() {
+    // What is computed for the list may fail, or be there for what it does.
+    if constant(argument).is_some_and(Value::is_null) && !list.is_empty() && all_constant(list) {
         return Some(null(Type::Bool));
     }
     if list.len() == 1 {
