@@ -319,6 +319,19 @@ fn values_come_back_as_they_were_put() {
 }
 
 #[test]
+fn wrong_arguments_left_a_new_database_behind() {
+    let folder = folder();
+    for arguments in [
+        &["kv", "new.gnt", "--hex", "put", "0g", "00"][..],
+        &["kv", "new.gnt", "--hex", "put", "00", "0"],
+        &["kv", "new.gnt", "load", "missing.csv"],
+    ] {
+        bad(folder.path(), arguments, 1);
+        assert!(!folder.path().join("new.gnt").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_long_value_comes_from_standard_input() {
     let folder = folder();
     let long: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
