@@ -231,7 +231,7 @@ fn what_sql_keeps_is_not_changed_as_keys_and_values() {
     let trees: Vec<&str> =
         stat["trees"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(trees.len() > 2, "{trees:?}");
-    std::fs::write(here.join("rows.csv"), "junk,junk\n").unwrap();
+    std::fs::write(here.join("rows.csv"), "key,value\njunk,junk\n").unwrap();
     // One that a table may get later, too.
     for tree in trees.into_iter().chain(["t.999999"]) {
         let commands: [&[&str]; 4] = [
