@@ -40,14 +40,12 @@ fn checked(options: &Check) -> Result<bool> {
     let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "check")?;
     let by_server = place.is_server();
-    let name = options.database.to_string_lossy();
+    let name = job::shown(&options.database);
     let (outcome, job) = match place {
         Place::File(store) => {
             let done = job::here(store.jobs(), JobOrder::new(JobKind::Check), |watch| check(&store, watch));
             let closed = store.close();
-            let done = done.with_context(|| format!("cannot check {name:?}"))?;
-            closed.with_context(|| format!("cannot close {name:?}"))?;
-            done
+            job::behind_closing(done.with_context(|| format!("cannot check {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {
             let mut findings = Vec::new();

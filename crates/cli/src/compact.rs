@@ -17,15 +17,13 @@ pub(crate) fn run(options: &Compact) -> Result<()> {
     let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "compact")?;
     let by_server = place.is_server();
-    let name = options.database.to_string_lossy();
+    let name = job::shown(&options.database);
     let (report, job) = match place {
         Place::File(store) => {
             let order = JobOrder::new(JobKind::Compact);
             let done = job::here(store.jobs(), order, |watch| store.compact_watched(watch));
             let closed = store.close();
-            let done = done.with_context(|| format!("cannot compact {name:?}"))?;
-            closed.with_context(|| format!("cannot close {name:?}"))?;
-            done
+            job::behind_closing(done.with_context(|| format!("cannot compact {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {
             let mut told = job::by_server(&mut connection, "COMPACT DATABASE VERBOSE", &mut |_| Ok(()))

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     let cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
     let place = Place::find(&arguments.database, arguments.opening, "dump")?;
     let by_server = place.is_server();
-    let name = arguments.database.to_string_lossy();
+    let name = job::shown(&arguments.database);
     let options = options(arguments);
     let mut stdout = io::stdout();
     let target = match to_stream {
@@ -119,7 +119,7 @@ fn tell(
     writeln!(
         out,
         "{} is dumped to {}{place}: {} tables, {} rows, {}",
-        printable(&arguments.database.to_string_lossy()),
+        printable(&job::shown(&arguments.database)),
         printable(&arguments.destination.to_string_lossy()),
         figures.tables,
         figures.rows,

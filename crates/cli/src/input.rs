@@ -2,9 +2,9 @@
 
 use crate::arguments::Input;
 use crate::interrupt;
+use crate::kv::LONGEST_VALUE;
 use crate::output::Encoding;
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,6 +14,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 const CHUNK: usize = 64 << 10;
+
+/// Bytes of input of the longest row there can be: each byte of a value may be written as `\\u0000`. Of more nothing is kept.
+const LONGEST_ROW: u64 = 6 * LONGEST_VALUE + (1 << 20);
 
 /// The first key behind all keys with a prefix; `None` when there is none.
 pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
@@ -34,6 +37,7 @@ pub(crate) struct InputRows {
     encoding: Encoding,
     len: Option<u64>,
     read: Rc<Cell<u64>>,
+    row_began: Rc<Cell<u64>>,
     row: u64,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -50,7 +54,13 @@ impl InputRows {
                 (Box::new(file), Some(metadata.len()).filter(|len| *len > 0))
             }
         };
-        let source = Source { inner, read: Rc::clone(&read) };
+        let row_began = Rc::new(Cell::new(0));
+        let source = Source {
+            inner,
+            read: Rc::clone(&read),
+            row_began: Rc::clone(&row_began),
+            longest_row: LONGEST_ROW,
+        };
         let lines = match input {
             Input::Csv => {
                 let mut reader = csv::Reader::from_reader(source);
@@ -64,12 +74,13 @@ impl InputRows {
             }
             Input::Json => Lines::Json(BufReader::with_capacity(CHUNK, source), Vec::new()),
         };
-        Ok(InputRows { lines, encoding, len, read, row: 0, key: Vec::new(), value: Vec::new() })
+        Ok(InputRows { lines, encoding, len, read, row_began, row: 0, key: Vec::new(), value: Vec::new() })
     }
 
     /// Goes to the next row; false behind the last one.
     pub(crate) fn next(&mut self) -> Result<bool> {
         self.row += 1;
+        self.row_began.set(self.read.get());
         let found = self.advance().with_context(|| self.place())?;
         // A source that was told to stop just ends, perhaps within a row.
         interrupt::check()?;
@@ -117,18 +128,22 @@ impl InputRows {
     }
 }
 
+/// A row in JSON: its members, each once, and no others.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    key: String,
+    value: String,
+}
+
 fn members(line: &[u8]) -> Result<(String, String)> {
-    let object: Value = serde_json::from_slice(line).context("not a JSON object in one line")?;
-    let Value::Object(mut members) = object else { bail!("not a JSON object") };
-    let mut take = |name: &str| match members.remove(name) {
-        Some(Value::String(text)) => Ok(text),
-        _ => bail!("there is no string {name:?}"),
-    };
-    let row = (take("key")?, take("value")?);
-    match members.keys().next() {
-        Some(name) => bail!("what is {name:?}? A row has \"key\" and \"value\""),
-        None => Ok(row),
+    // A structure can also be written as an array, without names.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        bail!("not a JSON object");
     }
+    let row: Row = serde_json::from_slice(line)
+        .context("not a JSON object in one line with the strings \"key\" and \"value\", and nothing else")?;
+    Ok((row.key, row.value))
 }
 
 fn decode(encoding: Encoding, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
@@ -140,14 +155,23 @@ fn decode(encoding: Encoding, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Counts what is read.
+/// Counts what is read, and refuses a row that has no end.
 struct Source {
     inner: Box<dyn Read>,
     read: Rc<Cell<u64>>,
+    /// What was read when the row began that is read now.
+    row_began: Rc<Cell<u64>>,
+    longest_row: u64,
 }
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if interrupt::check().is_err() {
+            return Ok(0);
+        }
+        if self.read.get() - self.row_began.get() > self.longest_row {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is longer than any row can be"));
+        }
         let len = self.inner.read(buffer)?;
         self.read.set(self.read.get() + len as u64);
         Ok(len)
@@ -222,11 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn a_row_without_an_end_was_taken_into_memory() {
+        let (read, row_began) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let inner = Box::new(io::repeat(b'x'));
+        let source = Source { inner, read, row_began: Rc::clone(&row_began), longest_row: 1 << 20 };
+        let mut reader = BufReader::with_capacity(CHUNK, source);
+        let mut line = Vec::new();
+        let error = reader.read_until(b'\n', &mut line).unwrap_err();
+        assert!(error.to_string().contains("longer than any row"), "{error}");
+        assert!(line.len() <= (1 << 20) + CHUNK);
+    }
+
+    #[test]
     fn a_row_of_json_has_a_key_and_a_value() {
         assert_eq!(members(br#"{"key":"a","value":"b"}"#).unwrap(), ("a".to_owned(), "b".to_owned()));
-        for wrong in
-            ["[]", "{", r#"{"key":"a"}"#, r#"{"key":1,"value":""}"#, r#"{"key":"","value":"","x":1}"#]
-        {
+        for wrong in [
+            "[]",
+            "{",
+            r#"{"key":"a"}"#,
+            r#"{"key":1,"value":""}"#,
+            r#"{"key":"","value":"","x":1}"#,
+            r#"["a","b"]"#,
+            r#"{"key":"a","key":"b","value":""}"#,
+        ] {
             assert!(members(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }

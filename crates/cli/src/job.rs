@@ -15,6 +15,7 @@ use gannet_store::{
     Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch,
 };
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -180,6 +181,82 @@ impl CachedBefore {
             all = all.zip(more).map(|(all, more)| all + more);
         }
         Ok(all)
+    }
+}
+
+/// The name of a database for people and reports: a path, or an address without its password.
+pub(crate) fn shown(database: &OsStr) -> Cow<'_, str> {
+    match database.to_str().filter(|text| Address::is_address(text)) {
+        Some(address) => Cow::Owned(without_password(address)),
+        None => database.to_string_lossy(),
+    }
+}
+
+const HIDDEN: &str = "***";
+
+/// An address with its password hidden, in whichever form it is; see [`Address::parse`].
+fn without_password(address: &str) -> String {
+    let scheme = ["postgres://", "postgresql://"].into_iter().find(|scheme| address.starts_with(scheme));
+    let Some(scheme) = scheme else { return words_without_password(address) };
+    let rest = &address[scheme.len()..];
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    let (authority, database) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let mut shown = scheme.to_owned();
+    match authority.rsplit_once('@') {
+        Some((login, place)) => match login.split_once(':') {
+            Some((user, _)) => shown += &format!("{user}:{HIDDEN}@{place}"),
+            None => shown += authority,
+        },
+        None => shown += authority,
+    }
+    shown += database;
+    let Some(query) = query else { return shown };
+    let pair = |pair: &str| match pair.split_once('=') {
+        // A key with `%` in it may be any.
+        Some((key, _)) if key == "password" || key.contains('%') => format!("{key}={HIDDEN}"),
+        _ => pair.to_owned(),
+    };
+    shown + "?" + &query.split('&').map(pair).collect::<Vec<_>>().join("&")
+}
+
+/// The same of `key=value` words, whose values may stand in quotes and have `\\` before what means nothing.
+fn words_without_password(words: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), words);
+    while let Some((key, behind)) = rest.split_once('=') {
+        let value = behind.trim_start();
+        let quoted = value.starts_with('\'');
+        let (mut escaped, mut end) = (false, value.len());
+        for (at, character) in value.char_indices().skip(usize::from(quoted)) {
+            match character {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '\'' if quoted => end = at + 1,
+                blank if blank.is_whitespace() && !quoted => end = at,
+                _ => {}
+            }
+            if end < value.len() {
+                break;
+            }
+        }
+        let (value, behind) = value.split_at(end);
+        let value = if key.trim() == "password" { HIDDEN } else { value };
+        shown += &format!("{key}={value}");
+        rest = behind;
+    }
+    shown + rest
+}
+
+/// What came of work on a database that was closed behind it. Where both have failed both are told; that nobody reads any more
+/// does not hide that it could not be closed.
+pub(crate) fn behind_closing<T>(done: Result<T>, closed: gannet_store::Result<()>, name: &str) -> Result<T> {
+    match (done, closed.with_context(|| format!("cannot close {name:?}"))) {
+        (done, Ok(())) => done,
+        (Ok(_), Err(closing)) => Err(closing),
+        (Err(error), Err(closing)) if crate::is_broken_pipe(&error) => Err(closing),
+        (Err(error), Err(closing)) => {
+            crate::complain(&format!("{closing:#}"));
+            Err(error)
+        }
     }
 }
 
@@ -402,7 +479,8 @@ impl Receiver for Listening<'_> {
 
     fn notice(&mut self, notice: &Report) {
         let detail = notice.detail.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let Some(mut detail) = detail else { return };
+        // Whatever else a server says there is not for us.
+        let Some(mut detail @ Value::Object(_)) = detail else { return };
         if let (Some(supply), Ok(request)) = (&mut self.supply, serde_json::from_value(detail.clone())) {
             supply.ask(request);
         } else if let Ok(progress) = serde_json::from_value(detail["progress"].take()) {
@@ -544,4 +622,44 @@ pub(crate) fn tell(out: &mut dyn Write, job: &JobReport, cached: Option<u64>) ->
         writeln!(out, "  cached pages left behind: {}", format_size(bytes))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_with_a_detail_that_is_no_object_ended_the_client() {
+        let mut row = |_: &[Option<&str>]| Ok(());
+        let mut listening = Listening::new(&mut row, None);
+        for detail in ["1", "\"text\"", "[]", "true", "null", "{}", "{\"job\": 1}"] {
+            listening.notice(&Report { detail: Some(detail.to_owned()), ..Report::default() });
+        }
+        assert!(listening.told.is_none() && listening.failure.is_none());
+    }
+
+    #[test]
+    fn passwords_of_addresses_were_shown() {
+        let shown = |text: &str| shown(OsStr::new(text)).into_owned();
+        assert_eq!(
+            shown("postgres://a:s3:c@ret@h:5/d?sslmode=require"),
+            "postgres://a:***@h:5/d?sslmode=require"
+        );
+        assert_eq!(shown("postgresql://h/d?password=s3&user=a"), "postgresql://h/d?password=***&user=a");
+        assert_eq!(shown("postgres://h/d?pass%77ord=s3"), "postgres://h/d?pass%77ord=***");
+        assert_eq!(shown("postgres://a@h/d"), "postgres://a@h/d");
+        assert_eq!(shown("host=h password = 's3 \\' c' dbname=d"), "host=h password =*** dbname=d");
+        assert_eq!(shown("user='a b' password=s3\\ c"), "user='a b' password=***");
+        assert_eq!(shown("shop:x@y.gnt"), "shop:x@y.gnt");
+    }
+
+    #[test]
+    fn an_error_of_closing_was_lost_behind_a_pipe_that_nobody_reads() {
+        let closing = || Err(gannet_store::Error::Poisoned("a sync failed".into()));
+        let done = behind_closing(Ok(1), closing(), "a.gnt").unwrap_err();
+        assert!(format!("{done:#}").contains("a sync failed"));
+        let failed = behind_closing(Err::<(), _>(anyhow!("why")), closing(), "a.gnt").unwrap_err();
+        assert_eq!(failed.to_string(), "why");
+        assert_eq!(behind_closing(Ok(1), Ok(()), "a.gnt").unwrap(), 1);
+    }
 }

@@ -4,7 +4,7 @@ use crate::arguments::{Format, Kv, KvCommand, KvOptions};
 use crate::input::{self, InputRows};
 use crate::output::{self, Encoding, Rows};
 use crate::progress::Progress;
-use crate::{doctor, interrupt};
+use crate::{doctor, interrupt, job};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
@@ -22,6 +22,8 @@ use std::sync::Arc;
 /// A load commits after so many rows, or so many bytes of keys and values.
 const BATCH_ROWS: u64 = 10_000;
 const BATCH_BYTES: u64 = 4 << 20;
+/// Bytes of the longest value that a database takes.
+pub(crate) const LONGEST_VALUE: u64 = 1 << 30;
 
 pub(crate) fn run(arguments: Kv) -> Result<()> {
     let Kv { path, mut command, options } = arguments;
@@ -33,12 +35,12 @@ pub(crate) fn run(arguments: Kv) -> Result<()> {
     interrupt::listen()?;
     let encoding = if options.hex { Encoding::Hex } else { Encoding::Text };
     let session = Session { encoding, options: &options, path: &path, disk: Arc::new(RealDisk::default()) };
+    // What is wrong with it is known before a database is made for it.
+    let given = session.read_given(&command, piped)?;
     let db = session.open(matches!(command, KvCommand::Put { .. } | KvCommand::Load { .. }))?;
-    let done = session.execute(&db, &mut command, piped);
+    let done = session.execute(&db, &mut command, given);
     // What was committed is durable; closing also writes the pages home, so it can fail on its own.
-    let closed = db.close();
-    let loaded = done?;
-    closed?;
+    let loaded = job::behind_closing(done, db.close(), &path.to_string_lossy())?;
     if let Some(mut loaded) = loaded {
         session.add_io(&mut loaded)?;
         session.report(&loaded)?;
@@ -60,8 +62,19 @@ pub(crate) fn create_options(memory: u64, page_size: Option<u64>) -> CreateOptio
 
 fn read_standard_input() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+    let stdin = io::stdin().lock();
+    stdin.take(LONGEST_VALUE + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
+    if bytes.len() as u64 > LONGEST_VALUE {
+        bail!("standard input has more than {}, the longest value there can be", format_size(LONGEST_VALUE));
+    }
     Ok(bytes)
+}
+
+/// What a command is given to store.
+enum Given {
+    Nothing,
+    Row { key: Vec<u8>, value: Vec<u8> },
+    Rows(InputRows),
 }
 
 struct Session<'a> {
@@ -72,6 +85,20 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    fn read_given(&self, command: &KvCommand, piped: Option<Vec<u8>>) -> Result<Given> {
+        Ok(match command {
+            KvCommand::Put { key, value } => {
+                let value = match value {
+                    Some(value) => self.encoding.read(value)?,
+                    None => piped.unwrap_or_default(),
+                };
+                Given::Row { key: self.encoding.read(key)?, value }
+            }
+            KvCommand::Load { file, input, .. } => Given::Rows(InputRows::open(file, *input, self.encoding)?),
+            _ => Given::Nothing,
+        })
+    }
+
     fn open(&self, create: bool) -> Result<Database> {
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
         let options = EngineOptions { memory: self.options.memory, ..EngineOptions::default() };
@@ -124,27 +151,16 @@ impl Session<'_> {
         }
     }
 
-    fn execute(
-        &self,
-        db: &Database,
-        command: &mut KvCommand,
-        piped: Option<Vec<u8>>,
-    ) -> Result<Option<Value>> {
+    fn execute(&self, db: &Database, command: &mut KvCommand, given: Given) -> Result<Option<Value>> {
         let mut txn = db.begin(TransactionOptions::default());
-        match command {
-            KvCommand::Get { key } => self.get(&mut txn, key)?,
-            KvCommand::Put { key, value } => {
-                let value = match (value, piped) {
-                    (Some(value), _) => self.encoding.read(value)?,
-                    (None, piped) => piped.unwrap_or_default(),
-                };
-                let key = self.encoding.read(key)?;
+        match (command, given) {
+            (_, Given::Row { key, value }) => {
                 self.check_change(&mut txn)?;
                 let tree = self.tree_or_new(&mut txn)?;
                 txn.put(&tree, &key, &value)?;
                 txn.commit()?;
             }
-            KvCommand::Delete { keys } => {
+            (KvCommand::Delete { keys }, _) => {
                 self.check_change(&mut txn)?;
                 let tree = self.tree(&mut txn)?;
                 for key in keys {
@@ -154,17 +170,20 @@ impl Session<'_> {
                 }
                 txn.commit()?;
             }
-            KvCommand::Scan { from, to, prefix, limit, reverse } => {
+            (KvCommand::Scan { from, to, prefix, limit, reverse }, _) => {
                 let range = self.range(from.as_deref(), to.as_deref(), prefix.as_deref())?;
                 self.scan(&mut txn, range, limit.unwrap_or(u64::MAX), *reverse)?;
             }
-            KvCommand::Load { file, input, sorted } => {
+            (command, Given::Rows(rows)) => {
                 self.check_change(&mut txn)?;
                 drop(txn);
-                let rows = InputRows::open(file, *input, self.encoding)?;
-                return self.load(db, rows, *sorted).map(Some);
+                let sorted = matches!(command, KvCommand::Load { sorted: true, .. });
+                return self.load(db, rows, sorted).map(Some);
             }
-            KvCommand::Stat => self.stat(db, txn)?,
+            (KvCommand::Get { key }, _) => self.get(&mut txn, key)?,
+            (KvCommand::Stat, _) => self.stat(db, txn)?,
+            // What they store was given above.
+            (KvCommand::Put { .. } | KvCommand::Load { .. }, Given::Nothing) => {}
         }
         Ok(None)
     }

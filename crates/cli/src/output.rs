@@ -8,6 +8,8 @@ use std::io::Write;
 
 /// Rows that decide the widths of a table's columns; later ones are aligned where they fit.
 const ROWS_MEASURED: usize = 200;
+/// Fewer of them where they have that many bytes: they are held in memory meanwhile.
+const BYTES_MEASURED: usize = 256 << 10;
 
 /// How keys and values are written and read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +61,7 @@ pub(crate) struct Rows<'w> {
     encoding: Encoding,
     columns: &'static [&'static str],
     waiting: Vec<Vec<String>>,
+    waiting_bytes: usize,
     widths: Option<Vec<usize>>,
     begun: bool,
 }
@@ -70,7 +73,16 @@ impl<'w> Rows<'w> {
         encoding: Encoding,
         columns: &'static [&'static str],
     ) -> Self {
-        Rows { out, format, encoding, columns, waiting: Vec::new(), widths: None, begun: false }
+        Rows {
+            out,
+            format,
+            encoding,
+            columns,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            widths: None,
+            begun: false,
+        }
     }
 
     pub(crate) fn push(&mut self, row: &[&[u8]]) -> Result<()> {
@@ -87,8 +99,9 @@ impl<'w> Rows<'w> {
             }
             Format::Table if self.widths.is_some() => self.table_line(&cells)?,
             Format::Table => {
+                self.waiting_bytes += cells.iter().map(String::len).sum::<usize>();
                 self.waiting.push(cells);
-                if self.waiting.len() == ROWS_MEASURED {
+                if self.waiting.len() == ROWS_MEASURED || self.waiting_bytes >= BYTES_MEASURED {
                     self.begin_table()?;
                 }
             }
@@ -296,6 +309,15 @@ mod tests {
         for wrong in ["0", "0g", "é"] {
             assert!(Encoding::Hex.read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_table_held_long_rows_back() {
+        let (mut out, value) = (Vec::new(), vec![b'v'; 100 << 10]);
+        let mut writer = Rows::new(&mut out, Format::Table, Encoding::Text, &["key", "value"]);
+        (0..4).for_each(|_| writer.push(&[b"k", &value]).unwrap());
+        drop(writer);
+        assert!(out.len() > 3 * value.len(), "{}", out.len());
     }
 
     #[test]

@@ -17,15 +17,13 @@ pub(crate) fn run(options: &Sweep) -> Result<()> {
     let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "sweep")?;
     let by_server = place.is_server();
-    let name = options.database.to_string_lossy();
+    let name = job::shown(&options.database);
     let (swept, job) = match place {
         Place::File(store) => {
             let order = JobOrder::new(JobKind::Sweep);
             let done = job::here(store.jobs(), order, |watch| sweep(&store, options.show, watch));
             let closed = store.close();
-            let done = done.with_context(|| format!("cannot sweep {name:?}"))?;
-            closed.with_context(|| format!("cannot close {name:?}"))?;
-            done
+            job::behind_closing(done.with_context(|| format!("cannot sweep {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {
             let show = if options.show { " SHOW" } else { "" };

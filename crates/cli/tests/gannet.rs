@@ -231,7 +231,7 @@ fn what_sql_keeps_is_not_changed_as_keys_and_values() {
     let trees: Vec<&str> =
         stat["trees"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(trees.len() > 2, "{trees:?}");
-    std::fs::write(here.join("rows.csv"), "junk,junk\n").unwrap();
+    std::fs::write(here.join("rows.csv"), "key,value\njunk,junk\n").unwrap();
     // One that a table may get later, too.
     for tree in trees.into_iter().chain(["t.999999"]) {
         let commands: [&[&str]; 4] = [
@@ -316,6 +316,19 @@ fn values_come_back_as_they_were_put() {
     assert_eq!(kv(&["get", "a"]), "1\n");
     kv(&["delete", "a", "b"]);
     bad(folder.path(), &["kv", "data.gnt", "get", "a"], 1);
+}
+
+#[test]
+fn wrong_arguments_left_a_new_database_behind() {
+    let folder = folder();
+    for arguments in [
+        &["kv", "new.gnt", "--hex", "put", "0g", "00"][..],
+        &["kv", "new.gnt", "--hex", "put", "00", "0"],
+        &["kv", "new.gnt", "load", "missing.csv"],
+    ] {
+        bad(folder.path(), arguments, 1);
+        assert!(!folder.path().join("new.gnt").exists(), "{arguments:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //!    several who want it one gets it.
 //! 2. Its holder renews it every [`Settings::renewed_every`](crate::Settings), with other bytes each time. Who finds it unchanged for
 //!    [`Settings::free_after`](crate::Settings) takes it over: so it matters only how long something takes, not what anybody's clock shows.
+//!    The holder counts that time from the begin of the renewal whose bytes stand there, however late he hears of it.
 //! 3. Who finds that it is not his any more, or cannot renew it for that long, does nothing more on that disk. Somebody who is stopped
 //!    for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether
 //!    what he wrote is still there.
@@ -57,6 +58,12 @@ fn is_of(number: u64, bytes: &[u8]) -> bool {
     text.lines().nth(1).and_then(|line| line.split(' ').next()) == Some(&format!("{number:016x}"))
 }
 
+/// Which renewal of a lock has left these bytes.
+fn renewals_in(bytes: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().nth(1)?.split(' ').nth(1)?.parse().ok()
+}
+
 impl Lease {
     /// Takes the lock; waits where somebody has it, until it is known whether he is still there.
     pub(crate) fn take(shared: &Arc<Shared>, path: &Path, who: String) -> Result<Self> {
@@ -71,13 +78,14 @@ impl Lease {
                 _ => PutMode::Create,
             };
             let (store, place, bytes) = (Arc::clone(&shared.store), key.clone(), text.next());
+            let begin = clock::now();
             let put = async move { Ok(put_own(&*store, &place, bytes, mode).await) };
             let number = text.number;
             let put = shared.run("lock", path, put).inspect_err(|_| {
                 shared.forget_own("lock", path, move |there| is_of(number, there));
             });
             match put? {
-                Ok(version) => return Ok(Self::hold(shared, path, key, text, version)),
+                Ok(version) => return Ok(Self::hold(shared, path, key, text, (version, begin))),
                 Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                 }
                 Err(error) => return Err(of_store("lock", path, &error)),
@@ -110,7 +118,13 @@ impl Lease {
         }
     }
 
-    fn hold(shared: &Arc<Shared>, path: &Path, key: Key, text: Text, version: UpdateVersion) -> Self {
+    fn hold(
+        shared: &Arc<Shared>,
+        path: &Path,
+        key: Key,
+        text: Text,
+        (version, begin): (UpdateVersion, Instant),
+    ) -> Self {
         let number = text.number;
         let renewal = Renewal {
             store: Arc::clone(&shared.store),
@@ -122,7 +136,7 @@ impl Lease {
             lost: Arc::clone(&shared.lost),
             path: path.to_owned(),
         };
-        let renewal = shared.runtime.spawn(renewal.run());
+        let renewal = shared.runtime.spawn(renewal.run(begin));
         Lease { shared: Arc::clone(shared), path: path.to_owned(), number, renewal }
     }
 }
@@ -156,18 +170,23 @@ struct Renewal {
 }
 
 impl Renewal {
-    async fn run(mut self) {
-        let mut renewed = clock::now();
+    /// `renewed` is when what stands in the object was begun to be written.
+    async fn run(mut self, mut renewed: Instant) {
+        // Renewals whose answers were lost: their bytes may stand there, or come to stand there yet.
+        let mut unanswered: Vec<(u64, Instant)> = Vec::new();
         loop {
             tokio::time::sleep(self.every).await;
             let begin = clock::now();
             let mode = PutMode::Update(self.version.clone());
-            let put = put_own(&*self.store, &self.key, self.text.next(), mode);
+            let bytes = self.text.next();
+            unanswered.push((self.text.renewals, begin));
+            let put = put_own(&*self.store, &self.key, bytes, mode);
             // One that stalls leaves time for others.
             let left = self.free_after.saturating_sub(renewed.elapsed()).min(self.every);
             let why = match tokio::time::timeout(left, put).await {
                 Ok(Ok(version)) => {
                     (self.version, renewed) = (version, begin);
+                    unanswered.clear();
                     continue;
                 }
                 Ok(Err(
@@ -175,10 +194,15 @@ impl Renewal {
                     | object_store::Error::Precondition { .. }
                     | object_store::Error::AlreadyExists { .. }),
                 )) => match self.own_version().await {
-                    // An answer was lost to a renewal before.
-                    Some(version) => {
-                        (self.version, renewed) = (version, begin);
-                        continue;
+                    // An answer was lost to a renewal before: since that one the object is as it is.
+                    Some((version, renewals)) => {
+                        let known = unanswered.iter().find(|&&(number, _)| Some(number) == renewals);
+                        (self.version, renewed) = (version, known.map_or(renewed, |&(_, begin)| begin));
+                        unanswered.retain(|&(_, begin)| begin > renewed);
+                        if renewed.elapsed() + self.every < self.free_after {
+                            continue;
+                        }
+                        "it could not be renewed: answers of the store were lost".to_owned()
                     }
                     None => format!("somebody else has taken the lock over: {}", words(&error)),
                 },
@@ -192,9 +216,9 @@ impl Renewal {
         }
     }
 
-    /// The object's version, if what stands in it is of this lock.
-    async fn own_version(&self) -> Option<UpdateVersion> {
+    /// The object's version, if what stands in it is of this lock, and which renewal has left it.
+    async fn own_version(&self) -> Option<(UpdateVersion, Option<u64>)> {
         let (bytes, version) = read_back(&*self.store, &self.key).await.ok()?;
-        is_of(self.text.number, &bytes).then_some(version)
+        is_of(self.text.number, &bytes).then(|| (version, renewals_in(&bytes)))
     }
 }

@@ -255,6 +255,39 @@ fn a_lock_is_not_lost_with_the_answers_to_who_renews_it() {
 }
 
 #[test]
+fn a_lock_was_thought_to_be_held_since_a_renewal_that_had_found_an_earlier_one() {
+    let millis = Duration::from_millis;
+    let store = in_memory();
+    let (renewed_every, free_after) = (millis(400), millis(2000));
+    let quick = Settings { renewed_every, free_after, ..settings() };
+    let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
+    let held = disk.lock(&path("shop.lock")).unwrap();
+    let first = store.read("folder/shop.lock");
+    // One renewal is carried out, and not answered.
+    store.hang_puts_after_they_are_done(true);
+    while store.read("folder/shop.lock") == first {
+        std::thread::sleep(millis(5));
+    }
+    let (changed, second) = (Instant::now(), store.read("folder/shop.lock"));
+    std::thread::sleep(millis(200));
+    store.hang_puts_after_they_are_done(false);
+    store.fail_at(0, false, false);
+    // The next one is refused, looks twice, and finds that one; then the store is silent.
+    while store.calls() < 3 {
+        std::thread::sleep(millis(5));
+    }
+    std::thread::sleep(millis(50));
+    store.hang_from(1);
+    assert_eq!(store.read("folder/shop.lock"), second, "it is as the first renewal has left it");
+    std::thread::sleep((free_after + millis(50)).saturating_sub(changed.elapsed()));
+    // Whoever has found it unchanged for that long may have it.
+    store.hang_from(0);
+    let error = disk.publish(&path("a"), b"text", ModeRequest::Auto).unwrap_err();
+    assert!(error.kind() == ErrorKind::Locked && error.to_string().contains("was lost"), "{error}");
+    drop(held);
+}
+
+#[test]
 fn a_lock_excludes_others_and_is_free_when_its_holder_is_gone() {
     let store = in_memory();
     let quick = Settings {

@@ -5,7 +5,8 @@
 //! value page:  bytes
 //! ```
 //! An entry refers to the first index page. Reading a long value is one deep batch for each index page; there is no
-//! chain through the value pages themselves.
+//! chain through the value pages themselves. An index page that leads to another one lists some pages: so a value has
+//! no more index pages than other ones, and a list that leads back to itself by damage is not followed for ever.
 //!
 //! # Invariants
 //! 1. A long value is never changed. A new value is a new list.
@@ -129,14 +130,18 @@ pub(crate) fn read_index(core: &Core, id: PageId) -> Result<(PageId, Vec<PageId>
     decode_index(&page).ok_or_else(|| Error::damaged_page(id, "the index of a long value is expected here"))
 }
 
-/// The same of a page's bytes; `None` where they are no index page.
+/// The same of a page's bytes; `None` where they are no index page, or one that lists nothing and leads to another one.
 pub(crate) fn decode_index(page: &[u8]) -> Option<(PageId, Vec<PageId>)> {
     let count = usize::from(get_u16(page, COUNT_AT));
     if page::kind(page) != Some(PageKind::OverflowIndex) || count > listed_per_index(page.len()) {
         return None;
     }
+    let next = PageId(get_u64(page, NEXT_AT));
+    if count == 0 && !next.is_none() {
+        return None;
+    }
     let pages = (0..count).map(|i| PageId(get_u64(page, LIST_AT + i * 8))).collect();
-    Some((PageId(get_u64(page, NEXT_AT)), pages))
+    Some((next, pages))
 }
 
 /// Length and first index page of a long value, given its reference.

@@ -9,7 +9,7 @@ use gannet_store::page::{self, PageKind};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, CompactReport, CreateOptions, Database, Destination, Engine,
     EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, RecoveryTarget,
-    Source, StatMode, StatOptions, StatReport, TransactionOptions, Watch, thread_reads,
+    RestartPhase, Source, StatMode, StatOptions, StatReport, TransactionOptions, Watch, thread_reads,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,6 +21,11 @@ use std::time::Duration;
 const FILE: &str = "c.gnt";
 const COPY: &str = "copy.gnt";
 const PAGE: usize = 4096;
+/// Where the header has the number of the database.
+const DATABASE_ID_AT: usize = 48;
+/// Where a page of the list of a long value has the number of the next one, and the count of those it lists.
+const NEXT_LIST_AT: usize = 24;
+const LIST_COUNT_AT: usize = 32;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -188,6 +193,71 @@ fn what_cannot_be_read_is_named_and_stays_and_the_rest_is_compacted() {
         all
     };
     assert_eq!(sorted(db.compact().unwrap().unreadable), sorted(report.unreadable));
+}
+
+/// Writes a page of a closed database, changed, with a valid checksum.
+fn change_page(disk: &SimDisk, number: usize, change: impl FnOnce(&mut [u8])) {
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let salt = u64::from_le_bytes(bytes[DATABASE_ID_AT..][..8].try_into().unwrap());
+    let mut page = gannet_io::AlignedBuffer::zeroed(PAGE);
+    page.copy_from_slice(&bytes[number * PAGE..(number + 1) * PAGE]);
+    change(&mut page);
+    page::seal(&mut page, gannet_base::PageId(number as u64), salt);
+    let file = disk.open(Path::new(FILE), &gannet_io::OpenOptions::read_write()).unwrap();
+    let durable = gannet_io::Durability::Durable;
+    file.write_at(gannet_io::Class::Foreground, (number * PAGE) as u64, &page, durable).unwrap();
+}
+
+#[test]
+fn a_list_of_a_long_value_that_leads_back_to_itself_had_reads_and_compactions_go_on_for_ever() {
+    let disk = SimDisk::new(13);
+    let db = create(&disk);
+    // Some long values at the begin of the file, which stay there, and some of the same tree at its end.
+    let mut long = fill(&db, "long", 40, 60_000);
+    let mut first = fill(&db, "first", 20_000, 300);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("long").unwrap().unwrap();
+    for number in 100..120 {
+        let value = value(number, 60_000);
+        txn.put(&tree, &key(number), &value).unwrap();
+        long.insert(key(number), value);
+    }
+    txn.commit().unwrap();
+    delete(&db, "first", &mut first, |_| true);
+    db.sweep().unwrap();
+    db.close().unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let is_list = |&i: &usize| page::kind(&bytes[i * PAGE..(i + 1) * PAGE]) == Some(PageKind::OverflowIndex);
+    let list = (2..bytes.len() / PAGE).find(is_list).unwrap();
+    for lists_nothing in [false, true] {
+        let image = disk.crash_image(1);
+        change_page(&image, list, |page| {
+            page[NEXT_LIST_AT..][..8].copy_from_slice(&(list as u64).to_le_bytes());
+            if lists_nothing {
+                page[LIST_COUNT_AT..][..2].fill(0);
+            }
+        });
+        let db = open(&image, FILE);
+        let report = db.compact().unwrap();
+        let named = format!("page {list}");
+        assert!(report.unreadable.iter().any(|what| what.contains(&named)), "{list}: {report:?}");
+        assert!(db.check().unwrap().findings.iter().any(|found| found.page.0 == list as u64));
+        // What its pages hold is read; nothing goes on behind it.
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("long").unwrap().unwrap();
+        let mut refused = 0;
+        for (key, value) in &long {
+            match txn.get(&tree, key) {
+                Ok(found) => assert_eq!(found.as_ref(), Some(value)),
+                Err(Error::Damaged(what)) => {
+                    assert!(what.contains(&named), "{what}");
+                    refused += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(refused, usize::from(lists_nothing));
+    }
 }
 
 #[test]

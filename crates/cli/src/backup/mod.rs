@@ -50,7 +50,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     }
     let place = Place::find(&arguments.database, arguments.opening, "backup")?;
     let by_server = place.is_server();
-    let name = arguments.database.to_string_lossy();
+    let name = job::shown(&arguments.database);
     let order = JobOrder {
         about: format!("to {}", arguments.destination.display()),
         ..JobOrder::new(JobKind::Backup)
@@ -60,9 +60,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             let done =
                 if to_stream { to_stdout(&store, arguments, order) } else { here(&store, arguments, order) };
             let closed = store.close();
-            let done = done.with_context(|| format!("cannot back {name:?} up"))?;
-            closed.with_context(|| format!("cannot close {name:?}"))?;
-            done
+            job::behind_closing(done.with_context(|| format!("cannot back {name:?} up")), closed, &name)?
         }
         Place::Beside(connection) | Place::Address(connection) if to_stream => {
             from_server::to_stdout(connection, arguments).with_context(|| failed_there(&name))?

@@ -110,7 +110,8 @@ fn backups(arguments: &Verify, who: &mut Who) -> Result<()> {
                 .collect::<Result<_>>()?;
             let (mut report, job) =
                 by_server(connection, &format!("VERIFY BACKUP {} VERBOSE", places.join(", ")))?;
-            let manifests = serde_json::from_value(report["backups"].take()).context(OTHER_FORM)?;
+            let backups = report.get_mut("backups").map(Value::take).context(OTHER_FORM)?;
+            let manifests = serde_json::from_value(backups).context(OTHER_FORM)?;
             let count = |name: &str| report[name].as_u64().context(OTHER_FORM);
             let (pages, log_records) = (count("pages")?, count("log_records")?);
             (VerifyReport { manifests, pages, log_records }, job)

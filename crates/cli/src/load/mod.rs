@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         mode: arguments.opening.io,
         alone: true,
     };
-    let name = arguments.database.to_string_lossy();
+    let name = job::shown(&arguments.database);
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     let partial = if arguments.create { Some(create(arguments)?) } else { None };
@@ -279,7 +279,7 @@ fn as_json(
 ) -> serde_json::Value {
     json!({
         "source": arguments.source.to_string_lossy(),
-        "database": arguments.database.to_string_lossy(),
+        "database": job::shown(&arguments.database),
         "by_server": how.by_server,
         "by_statements": how.by_statements,
         "tables": outcome.tables,
@@ -319,7 +319,7 @@ fn tell(
         out,
         "{} is loaded into {}{place}: {} tables, {} rows, {} statements, {}",
         printable(&arguments.source.to_string_lossy()),
-        printable(&arguments.database.to_string_lossy()),
+        printable(&job::shown(&arguments.database)),
         outcome.tables,
         outcome.rows,
         outcome.statements,

@@ -20,7 +20,7 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
     let cached = CachedBefore::look(&options.database)?;
     let place = Place::find(&options.database, options.opening, "stat")?;
     let by_server = place.is_server();
-    let name = options.database.to_string_lossy();
+    let name = job::shown(&options.database);
     let (found, job) = match place {
         Place::File(store) => {
             let request = StatRequest { records: options.records, table: options.table.clone() };
@@ -28,9 +28,7 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
             order.about = options.table.clone().unwrap_or_default();
             let done = job::here(store.jobs(), order, |watch| statistics(&store, &request, watch));
             let closed = store.close();
-            let done = done.with_context(|| format!("no statistics of {name:?}"))?;
-            closed.with_context(|| format!("cannot close {name:?}"))?;
-            done
+            job::behind_closing(done.with_context(|| format!("no statistics of {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {
             let mut told = job::by_server(&mut connection, &statement(options), &mut |_| Ok(()))

@@ -322,7 +322,9 @@ impl Check {
 
     fn index(&self, id: PageId, tree: TreeId, bytes: &[u8], scratch: &mut Vec<u8>) {
         let Some((next, listed)) = overflow::decode_index(bytes) else {
-            let what = "lists more pages of a long value than it has room for".to_owned();
+            let what =
+                "lists more pages of a long value than it has room for, or none and leads to another list"
+                    .to_owned();
             return self.note_bad(id, Flaw { tree, what, lost_write: false });
         };
         self.sums.state(id, Fact::Index(tree), scratch);

@@ -548,7 +548,8 @@ impl Search<'_, '_> {
             let broken = |what| Broken::new(index, what);
             let read = self.check.expect(index, tree, PageKind::OverflowIndex).map_err(broken)?;
             let Some((next, listed)) = overflow::decode_index(&read) else {
-                return Err(broken("lists more pages than it has room for".to_owned()));
+                let what = "lists more pages than it has room for, or none and leads to another list";
+                return Err(broken(what.to_owned()));
             };
             drop(read);
             self.marked(index, tree)?;
@@ -556,7 +557,7 @@ impl Search<'_, '_> {
                 self.named(index);
             }
             pages += listed.len() as u64;
-            if pages > most || listed.is_empty() && !next.is_none() {
+            if pages > most {
                 return Err(broken(format!("the list of a long value of {most} pages goes on here")));
             }
             for page in listed {

@@ -3,6 +3,7 @@
 
 use super::fullness::Fullness;
 use super::{Compaction, plan};
+use crate::Result;
 use crate::entry::Entry;
 use crate::jobs::Unit;
 use crate::node::NodeRef;
@@ -10,7 +11,6 @@ use crate::page::{self, PageKind};
 use crate::pool::Access;
 use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::tree::{BTree, Children, Dense, Density, TreeRoot, fill_limit, is_full};
-use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl Compaction {
         let page = match core.pool.shared(&core.volume, id, Access::Ring(&self.ring)) {
             Ok(page) => page,
             // Its parent is not latched. If it is still the parent, the step tells.
-            Err(Error::Damaged(_) | Error::NeverWritten(_)) => return Ok(None),
+            Err(error) if error.is_unreadable() => return Ok(None),
             Err(error) => return Err(error),
         };
         if page::kind(&page) != Some(PageKind::Node) || page::tree(&page) != root.id {

@@ -512,7 +512,7 @@ impl Compaction {
 
     /// Passes over what cannot be read, and remembers it; any other error is handed back.
     fn pass_over(&self, error: Error) -> Result<()> {
-        if !matches!(error, Error::Damaged(_) | Error::NeverWritten(_)) {
+        if !error.is_unreadable() || self.shared.core.poison.is_set() {
             return Err(error);
         }
         self.check()?;

@@ -9,15 +9,15 @@
 
 use super::Compaction;
 use super::moves::Course;
-use crate::Result;
 use crate::entry::{self, Entry, decode_reference};
 use crate::mtr::{Mtr, Part};
 use crate::node::NodeRef;
-use crate::overflow::{self, LIST_AT, NEXT_AT};
+use crate::overflow::{self, LIST_AT, MAX_VALUE, NEXT_AT};
 use crate::page::{HEADER_LEN, PageKind};
 use crate::pool::Access;
 use crate::shared::{STATUS, UNDO_DIRECTORY};
 use crate::tree::{BTree, Relocated, TreeRoot};
+use crate::{Error, Result};
 use gannet_base::{PageId, TreeId};
 use std::sync::atomic::Ordering;
 
@@ -74,15 +74,14 @@ impl Compaction {
                 let entry = Entry::decode(node.payload(slot))?;
                 let mut key = Vec::new();
                 node.copy_key(slot, &mut key);
-                (entry.writer.is_none() && entry.is_overflow())
-                    .then(|| (key, decode_reference(entry.value).1))
+                (entry.writer.is_none() && entry.is_overflow()).then(|| (key, decode_reference(entry.value)))
             };
             let first = node.search(at).unwrap_or_else(|slot| slot);
             let values: Vec<_> = (first..node.count()).filter_map(value).collect();
             (values, node.upper_fence().map(<[u8]>::to_vec))
         };
-        for (key, first) in values {
-            self.move_value(&tree, &key, first, course)?;
+        for (key, reference) in values {
+            self.move_value(&tree, &key, reference, course)?;
             if course.is_full {
                 break;
             }
@@ -108,12 +107,27 @@ impl Compaction {
         self.step()
     }
 
-    /// Moves what lies in extents that are being emptied of the value of `key`, whose list begins on page `first`.
-    fn move_value(&self, tree: &BTree<'_>, key: &[u8], first: PageId, course: &mut Course) -> Result<()> {
+    /// Moves what lies in extents that are being emptied of the value of `key`, which has so many bytes and a list that begins on page `first`.
+    fn move_value(
+        &self,
+        tree: &BTree<'_>,
+        key: &[u8],
+        (len, first): (u64, PageId),
+        course: &mut Course,
+    ) -> Result<()> {
         let core = &self.shared.core;
         let mut before = None;
         let mut index = first;
+        // A list that leads back to itself has no end.
+        let mut left = overflow::pages_for(core.page_size, len.min(MAX_VALUE));
         while !index.is_none() && !course.is_full && !course.is_held_up && !self.is_long(course) {
+            self.check()?;
+            left = left.checked_sub(1).ok_or_else(|| {
+                Error::damaged_page(
+                    first,
+                    format_args!("the list of a long value of {len} bytes does not end"),
+                )
+            })?;
             if core.space.is_emptying(index) {
                 match self.move_index(tree, key, before, index, course)? {
                     Some(moved) => index = moved,
