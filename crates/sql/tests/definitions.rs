@@ -960,3 +960,86 @@ fn system_tables_tell_what_is_defined() {
         assert!(rows.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.name);
     }
 }
+
+#[test]
+fn a_sequence_that_is_being_changed_is_not_moved_by_others() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; select nextval('s')");
+    let set = "select setval('s', 5000)";
+    let next = |sql: &mut Sql| sql.run("select nextval('s')").text()[0][0].clone();
+    assert_eq!(behind(&mut sql, "alter sequence s restart with 1", set), Ok(()));
+    assert_eq!(next(&mut sql), "5001");
+    sql.run("create table t (a int); alter sequence s owned by t.a");
+    assert_eq!(behind(&mut sql, "truncate t restart identity", set), Ok(()));
+    assert_eq!(next(&mut sql), "5001");
+    // The limits that hold are the new ones.
+    assert_eq!(behind(&mut sql, "alter sequence s maxvalue 5002", "select nextval('s')"), Ok(()));
+    let exhausted = "nextval: reached maximum value of sequence \"s\" (5002)";
+    sql.refuses("select nextval('s')", "2200H", exhausted);
+    let narrow = "alter sequence s restart with 5 maxvalue 20";
+    let beyond = "setval: value 5000 is out of bounds for sequence \"s\" (1..20)".to_owned();
+    assert_eq!(behind(&mut sql, narrow, set), Err(("22003", beyond)));
+    // What is rolled back leaves all as it was.
+    assert_eq!(next(&mut sql), "5");
+    sql.run("begin; alter sequence s maxvalue 100 restart with 50");
+    assert_eq!(next(&mut sql), "50");
+    sql.run("rollback");
+    assert_eq!(next(&mut sql), "6");
+    assert_eq!(behind(&mut sql, "drop sequence s", "alter sequence s restart").unwrap_err().0, "42P01");
+}
+
+#[test]
+fn a_snapshot_does_not_move_a_sequence_that_was_restarted_since() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; select setval('s', 10)");
+    let mut old = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    old.run("begin isolation level repeatable read; select 1");
+    sql.run("alter sequence s restart with 1000");
+    assert_eq!(old.run("select nextval('s')").text(), [["1000"]]);
+    assert_eq!(sql.run("select nextval('s')").text(), [["1001"]]);
+    assert_eq!(old.run("select nextval('s'), currval('s'), lastval()").text(), [["1002", "1002", "1002"]]);
+    // Who draws by an older definition holds the one that he goes by.
+    sql.run("set lock_timeout = '50ms'");
+    assert_eq!(sql.fails("alter sequence s restart").0, "55P03");
+    old.run("commit");
+    sql.run("alter sequence s restart");
+    assert_eq!(old.run("select nextval('s')").text(), [["1"]]);
+}
+
+#[test]
+fn lastval_and_the_last_value_of_a_sequence() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; create sequence r");
+    assert_eq!(sql.run("select pg_sequence_last_value('s')").text(), [[""]]);
+    sql.run("select setval('s', 50, false)");
+    assert_eq!(sql.run("select pg_sequence_last_value('s')").text(), [[""]]);
+    let mut other = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    other.run("select nextval('s')");
+    assert_eq!(sql.run("select pg_sequence_last_value('s')").text(), [["50"]]);
+    sql.run("select nextval('s'), nextval('r')");
+    sql.run("select setval('r', 7)");
+    assert_eq!(sql.run("select lastval()").text(), [["7"]]);
+    sql.run("drop sequence r");
+    sql.refuses("select lastval()", "55000", "lastval is not yet defined in this session");
+}
+
+#[test]
+fn new_limits_of_a_sequence_are_checked_against_where_it_stands() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; select setval('s', 50, false)");
+    let beyond = "RESTART value (50) cannot be greater than MAXVALUE (20)";
+    sql.refuses("alter sequence s maxvalue 20", "22023", beyond);
+    sql.run("alter sequence s maxvalue 60");
+    assert_eq!(sql.run("select nextval('s')").text(), [["50"]]);
+    // One that was never used has to have room for its first value, too.
+    sql.run("create sequence u");
+    sql.refuses(
+        "alter sequence u minvalue 5 start 5",
+        "22023",
+        "RESTART value (1) cannot be less than MINVALUE (5)",
+    );
+}

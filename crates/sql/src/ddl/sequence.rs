@@ -280,30 +280,24 @@ fn change(context: &mut DdlContext<'_>, old: &Sequence, options: &Options) -> Re
             None => None,
         };
     }
-    match options.restart {
-        Some(value) => {
-            let value = value.unwrap_or(sequence.start);
-            check_within("RESTART", value, &sequence)?;
-            restart(context, &mut sequence, value)?;
-        }
-        None => {
-            let position = context.numbers.current(old)?;
-            if position.called {
-                check_within("RESTART", position.value, &sequence)?;
-            } else if options.start.is_some() || sequence.begin.0 != sequence.start {
-                // Never used: it begins where its definition says.
-                check_within("RESTART", position.value, &sequence)?;
-            }
-        }
-    }
+    let position = context.numbers.claim(old)?;
+    let begin = match options.restart {
+        Some(value) => (value.unwrap_or(sequence.start), false),
+        None => (position.value, position.called),
+    };
+    check_within("RESTART", begin.0, &sequence)?;
+    // Also where it goes on: what the old counter has stored ahead may lie beyond the new limits, and a rollback goes back to it.
+    sequence.counter = context.new_oid()?;
+    sequence.begin = begin;
     context.put_sequence(sequence)?;
     Ok(())
 }
 
-/// Gives a sequence a new counter, which begins at a value.
-pub(super) fn restart(context: &DdlContext<'_>, sequence: &mut Sequence, value: i64) -> Result<()> {
+/// Gives a sequence that was claimed a new counter, which begins at its start.
+pub(super) fn restart(context: &DdlContext<'_>, sequence: &mut Sequence) -> Result<()> {
+    context.numbers.claim(sequence)?;
     sequence.counter = context.new_oid()?;
-    sequence.begin = (value, false);
+    sequence.begin = (sequence.start, false);
     Ok(())
 }
 
