@@ -570,6 +570,12 @@ pub fn claim_role(
     Ok(found)
 }
 
+/// Holds a role until the transaction ends, and gives it as it is now; `None` when it is gone.
+pub fn hold_role(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Role>>> {
+    let known = catalog.roles.get(&oid).cloned();
+    hold(transaction, &entries(catalog)?, Kind::Role, oid, known, |r| r.revision)
+}
+
 fn claim<T: Definition>(
     transaction: &mut Transaction,
     tree: &Tree,

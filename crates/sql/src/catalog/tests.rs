@@ -269,3 +269,20 @@ fn a_change_waits_for_writers_and_is_seen_by_those_who_come_after() {
     let now = storage::claim_table(&mut late, &mut catalog, table.oid).unwrap().unwrap();
     assert_eq!((now.name.as_str(), catalog.names.len()), ("renamed", 1));
 }
+
+#[test]
+fn statistics_go_with_their_table_also_where_they_are_newer() {
+    let mut base = Catalog::default();
+    for oid in [9, 10] {
+        base.tables.insert(oid, Arc::new(table(oid)));
+    }
+    let mut private = base.clone();
+    private.tables.remove(&9);
+    // ANALYZE has committed meanwhile.
+    let mut committed = base.clone();
+    for oid in [9, 10] {
+        committed.statistics.insert(oid, Arc::new(TableStatistics::default()));
+    }
+    committed.adopt(&base, &private);
+    assert_eq!(committed.statistics.keys().copied().collect::<Vec<_>>(), [10]);
+}

@@ -608,7 +608,7 @@ fn rename_relation(
         ast::RenameTableNameKind::To(new) => single_name(new)?,
         ast::RenameTableNameKind::As(_) => return Err(Error::unsupported("RENAME AS")),
     };
-    match context.find(name)?.1 {
+    match context.find_if(name, if_exists)?.1 {
         Some(Relation::Sequence(_)) => rename_sequence(context, name, if_exists, &new),
         Some(Relation::Index { .. }) => rename_index(context, name, &new),
         Some(Relation::Table(_)) | None => {
@@ -710,6 +710,7 @@ pub(super) fn owner_named(context: &DdlContext<'_>, name: &str) -> Result<Oid> {
         let message = format!("must be member of role \"{name}\"");
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
+    context.hold_owner(owner)?;
     Ok(owner)
 }
 

@@ -22,6 +22,12 @@ pub(super) fn drop_objects(
         ObjectType::View | ObjectType::MaterializedView => {
             let what = if kind == ObjectType::View { "view" } else { "materialized view" };
             for name in names {
+                if misses_schema(context, name, if_exists)? {
+                    continue;
+                }
+                if misses_schema(context, name, if_exists)? {
+                    continue;
+                }
                 let (last, relation) = context.find(name)?;
                 match relation {
                     Some(relation) => return Err(wrong_kind(&last, what, relation)),
@@ -48,6 +54,9 @@ pub(super) fn drop_objects(
         ObjectType::Type | ObjectType::Collation => {
             let what = if kind == ObjectType::Type { "type" } else { "collation" };
             for name in names {
+                if misses_schema(context, name, if_exists)? {
+                    continue;
+                }
                 missing(context, if_exists, SqlState::UNDEFINED_OBJECT, what, &context.local_name(name)?.1)?;
             }
             Ok(if kind == ObjectType::Type { "DROP TYPE" } else { "DROP COLLATION" })
@@ -73,6 +82,15 @@ pub(super) fn missing(
         return Ok(());
     }
     Err(Error::new(state, message))
+}
+
+/// With IF EXISTS: whether a name's schema is not there, which is told of.
+fn misses_schema(context: &DdlContext<'_>, name: &ast::ObjectName, if_exists: bool) -> Result<bool> {
+    let schema = if if_exists { context.unknown_schema(name)? } else { None };
+    if let Some(schema) = &schema {
+        missing(context, true, SqlState::INVALID_SCHEMA_NAME, "schema", schema)?;
+    }
+    Ok(schema.is_some())
 }
 
 fn wrong_kind(name: &str, wanted: &str, found: Relation) -> Error {
@@ -239,6 +257,9 @@ fn tables(
 ) -> Result<&'static str> {
     let mut going: Vec<Arc<Table>> = Vec::new();
     for name in names {
+        if misses_schema(context, name, if_exists)? {
+            continue;
+        }
         let (last, relation) = context.find(name)?;
         match relation {
             Some(Relation::Table(_)) => {
@@ -294,6 +315,9 @@ fn sequences(
 ) -> Result<&'static str> {
     let mut going: Vec<Arc<Sequence>> = Vec::new();
     for name in names {
+        if misses_schema(context, name, if_exists)? {
+            continue;
+        }
         let (last, relation) = context.find(name)?;
         match relation {
             Some(Relation::Sequence(_)) => {
@@ -339,6 +363,9 @@ fn indexes(
     cascade: bool,
 ) -> Result<&'static str> {
     for name in names {
+        if misses_schema(context, name, if_exists)? {
+            continue;
+        }
         let (last, relation) = context.find(name)?;
         let (table, index) = match relation {
             Some(Relation::Index { table, index }) => (table, index),

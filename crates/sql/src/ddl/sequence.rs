@@ -181,9 +181,10 @@ pub(super) fn create(
         return Err(already_there(&name));
     }
     let owner = context.role()?.oid;
+    context.hold_owner(owner)?;
     let mut sequence = define(context, name, options, owner)?;
     if let Some(Some(owner)) = &options.owned_by {
-        sequence.owned_by = Some(owning_column(context, owner)?);
+        sequence.owned_by = Some(owning_column(context, owner, &sequence)?);
     }
     context.put_sequence(sequence)?;
     Ok(DONE)
@@ -193,9 +194,14 @@ pub(super) fn create(
 fn owning_column(
     context: &mut DdlContext<'_>,
     (table, column): &(CopyRelation, String),
+    sequence: &Sequence,
 ) -> Result<(Oid, ColumnNumber)> {
     let table = context.claim_named_table(&object_name(table), false)?;
     let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
+    if table.owner != sequence.owner {
+        let message = "sequence must have same owner as table it is linked to";
+        return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    }
     let position = table.find_column(column).ok_or_else(|| super::column::no_column(column, &table.name))?;
     let owner = (table.oid, table.columns[position].number);
     // Who waits for the table, to drop it, begins anew, and takes the sequence along.
@@ -209,7 +215,7 @@ pub(super) fn claim_named(
     name: &ast::ObjectName,
     if_exists: bool,
 ) -> Result<Option<Arc<Sequence>>> {
-    let (last, relation) = context.find(name)?;
+    let (last, relation) = context.find_if(name, if_exists)?;
     let oid = match relation {
         Some(Relation::Sequence(oid)) => oid,
         Some(_) => return Err(not_a(&last, "sequence")),
@@ -239,6 +245,12 @@ pub(super) fn alter(
         AlterSequence::Owner(owner) => {
             let owner = super::alter::owner_named(context, owner)?;
             if let Some(sequence) = claim_named(context, &name, if_exists)? {
+                if let Some((table, _)) = sequence.owned_by.filter(|_| sequence.owner != owner) {
+                    let table = context.catalog.tables.get(&table).map_or("", |table| &table.name);
+                    let message = format!("cannot change owner of sequence \"{}\"", sequence.name);
+                    return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                        .detail(format!("Sequence \"{}\" is linked to table \"{table}\".", sequence.name)));
+                }
                 context.put_sequence(Sequence { owner, ..Sequence::clone(&sequence) })?;
             }
         }
@@ -276,7 +288,7 @@ fn change(context: &mut DdlContext<'_>, old: &Sequence, options: &Options) -> Re
                 .detail(format!("Sequence \"{}\" is linked to a table.", sequence.name)));
         }
         sequence.owned_by = match owner {
-            Some(owner) => Some(owning_column(context, owner)?),
+            Some(owner) => Some(owning_column(context, owner, &sequence)?),
             None => None,
         };
     }
