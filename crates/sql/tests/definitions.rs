@@ -1161,3 +1161,23 @@ fn rows_that_are_referred_to_by_another_key_than_the_primary_one_are_locked() {
     other.run("update p set n = 3");
     sql.run("commit; update p set code = code || '2' where id = 1; update p set code = 'x' where id = 1");
 }
+
+#[test]
+fn constraints_of_added_columns_may_name_what_the_statement_adds_behind_them() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int); insert into t values (1), (2)");
+    sql.run("alter table t add column b int references t (a), add unique (a)");
+    sql.run("alter table t add column x int check (x > y), add column y int default 0");
+    sql.run(
+        "alter table t add column id serial primary key, add column up int references t, add check (id > 0)",
+    );
+    sql.run("update t set b = 2, x = 1, up = 1 where a = 1");
+    assert_eq!(sql.fails("update t set b = 3").0, "23503");
+    assert_eq!(sql.fails("update t set up = 3").0, "23503");
+    assert_eq!(sql.fails("update t set x = 0").0, "23514");
+    assert_eq!(sql.fails("alter table t add column c int unique default 7").0, "23505");
+    assert!(sql.table("t").find_column("c").is_none());
+    sql.run("alter table t add column if not exists a int unique");
+    assert_eq!(sql.table("t").indexes.len(), 2);
+}
