@@ -1181,3 +1181,21 @@ fn constraints_of_added_columns_may_name_what_the_statement_adds_behind_them() {
     sql.run("alter table t add column if not exists a int unique");
     assert_eq!(sql.table("t").indexes.len(), 2);
 }
+
+#[test]
+fn a_sequence_that_a_check_draws_from_is_not_lost_to_it() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; create table t (a int, constraint drawn check (a < nextval('s') + 100))");
+    let message = "cannot drop sequence s because other objects depend on it".to_owned();
+    let detail = "constraint drawn on table t depends on sequence s".to_owned();
+    assert_eq!(sql.fails("drop sequence s"), ("2BP01", message, Some(detail)));
+    sql.run("alter sequence s rename to r; insert into t values (1)");
+    assert_eq!(sql.table("t").checks[0].expression, "a < nextval('r') + 100");
+    let add = "alter table t add constraint again check (currval('q') > 0)";
+    sql.run("create sequence q; truncate t");
+    let refused = Err(("2BP01", "cannot drop sequence q because other objects depend on it".to_owned()));
+    assert_eq!(behind(&mut sql, add, "drop sequence q"), refused);
+    sql.run("drop sequence q cascade; drop sequence r cascade; insert into t values (1000)");
+    assert!(sql.table("t").checks.is_empty());
+}

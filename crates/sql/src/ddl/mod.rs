@@ -415,11 +415,11 @@ impl DdlContext<'_> {
         Err(self.stale(known.or(found).map(|sequence| sequence.name.clone())))
     }
 
-    /// A default draws from sequences, which it names. Who renames or removes one of them looks for such defaults in what he knows of all tables:
+    /// A default or check draws from sequences, which it names. Who renames or removes one of them looks for such texts in what he knows of all tables:
     /// one that is being stored he does not see. So the sequence gets another revision along with it, and whoever waits for the sequence
     /// begins anew, with the default. It is not gone meanwhile, and not called otherwise, as it is claimed.
-    fn draw_from(&mut self, default: &str) -> Result<()> {
-        for name in text::sequences_mentioned(default)? {
+    fn draw_from(&mut self, text: &str) -> Result<()> {
+        for name in text::sequences_mentioned(text)? {
             let Some(&Relation::Sequence(oid)) = self.catalog.names.get(&name) else { continue };
             if let Some(sequence) = self.claim_sequence(oid)? {
                 self.put_sequence(Sequence::clone(&sequence))?;

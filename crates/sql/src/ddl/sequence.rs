@@ -313,16 +313,22 @@ pub(super) fn restart(context: &DdlContext<'_>, sequence: &mut Sequence) -> Resu
     Ok(())
 }
 
-/// Gives a sequence another name, also where defaults mention it.
+/// Gives a sequence another name, also where defaults and checks mention it.
 pub(super) fn rename(context: &mut DdlContext<'_>, sequence: &Sequence, new: &str) -> Result<()> {
-    for (table, column) in users(context, &sequence.name)? {
+    for (table, user) in users(context, &sequence.name)? {
         let Some(table) = context.claim_table(table)? else { continue };
         let mut table = Table::clone(&table);
-        if let Some(position) = table.position(column) {
-            let column = &mut table.columns[position];
-            if let Some(default) = &column.default {
-                column.default = Some(text::rename_sequence(default, &sequence.name, new)?);
+        let text = match user {
+            User::Default(number) => {
+                let column = table.columns.iter_mut().find(|column| column.number == number);
+                column.and_then(|column| column.default.as_mut())
             }
+            User::Check(oid) => {
+                table.checks.iter_mut().find(|check| check.oid == oid).map(|check| &mut check.expression)
+            }
+        };
+        if let Some(text) = text {
+            *text = text::rename_sequence(text, &sequence.name, new)?;
         }
         context.put_table(table)?;
     }
@@ -331,15 +337,32 @@ pub(super) fn rename(context: &mut DdlContext<'_>, sequence: &Sequence, new: &st
     Ok(())
 }
 
-/// Columns whose default draws from a sequence.
-pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid, ColumnNumber)>> {
+/// What of a table draws from a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum User {
+    /// The default of this column.
+    Default(ColumnNumber),
+    /// The CHECK constraint of this number.
+    Check(Oid),
+}
+
+/// What draws from a sequence, with its table.
+pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid, User)>> {
+    let draws = |text: &str| -> Result<bool> {
+        Ok(text::sequences_mentioned(text)?.iter().any(|name| name == sequence))
+    };
     let mut users = Vec::new();
     for table in context.catalog.tables.values() {
         for column in &table.columns {
             if let Some(default) = &column.default
-                && text::sequences_mentioned(default)?.iter().any(|name| name == sequence)
+                && draws(default)?
             {
-                users.push((table.oid, column.number));
+                users.push((table.oid, User::Default(column.number)));
+            }
+        }
+        for check in &table.checks {
+            if draws(&check.expression)? {
+                users.push((table.oid, User::Check(check.oid)));
             }
         }
     }
