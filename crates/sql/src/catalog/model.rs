@@ -297,7 +297,7 @@ pub struct Sequence {
     pub identity: bool,
     /// The role that owns it.
     pub owner: Oid,
-    /// The counter that keeps its position. A restart gives it a new one, so that a rollback brings the old one back.
+    /// The counter that keeps its position. Who changes where it stands, or how it moves, gives it a new one, so that a rollback brings the old one back.
     pub counter: Oid,
     /// Where the counter begins, and whether that value counts as given already.
     pub begin: (i64, bool),

@@ -527,7 +527,7 @@ pub fn hold_table(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) ->
     hold(transaction, &entries(catalog)?, Kind::Table, oid, known, |t| t.revision)
 }
 
-/// As [`claim_table`], for a sequence. Its position is not held: `nextval` goes on.
+/// As [`claim_table`], for a sequence. Its position is not held, `nextval` goes on: see [`claim`](sequences::Numbers::claim).
 pub fn claim_sequence(
     transaction: &mut Transaction,
     catalog: &mut Catalog,
