@@ -960,3 +960,242 @@ fn system_tables_tell_what_is_defined() {
         assert!(rows.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.name);
     }
 }
+
+#[test]
+fn a_sequence_that_is_being_changed_is_not_moved_by_others() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; select nextval('s')");
+    let set = "select setval('s', 5000)";
+    let next = |sql: &mut Sql| sql.run("select nextval('s')").text()[0][0].clone();
+    assert_eq!(behind(&mut sql, "alter sequence s restart with 1", set), Ok(()));
+    assert_eq!(next(&mut sql), "5001");
+    sql.run("create table t (a int); alter sequence s owned by t.a");
+    assert_eq!(behind(&mut sql, "truncate t restart identity", set), Ok(()));
+    assert_eq!(next(&mut sql), "5001");
+    // The limits that hold are the new ones.
+    assert_eq!(behind(&mut sql, "alter sequence s maxvalue 5002", "select nextval('s')"), Ok(()));
+    let exhausted = "nextval: reached maximum value of sequence \"s\" (5002)";
+    sql.refuses("select nextval('s')", "2200H", exhausted);
+    let narrow = "alter sequence s restart with 5 maxvalue 20";
+    let beyond = "setval: value 5000 is out of bounds for sequence \"s\" (1..20)".to_owned();
+    assert_eq!(behind(&mut sql, narrow, set), Err(("22003", beyond)));
+    // What is rolled back leaves all as it was.
+    assert_eq!(next(&mut sql), "5");
+    sql.run("begin; alter sequence s maxvalue 100 restart with 50");
+    assert_eq!(next(&mut sql), "50");
+    sql.run("rollback");
+    assert_eq!(next(&mut sql), "6");
+    assert_eq!(behind(&mut sql, "drop sequence s", "alter sequence s restart").unwrap_err().0, "42P01");
+}
+
+#[test]
+fn a_snapshot_does_not_move_a_sequence_that_was_restarted_since() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; select setval('s', 10)");
+    let mut old = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    old.run("begin isolation level repeatable read; select 1");
+    sql.run("alter sequence s restart with 1000");
+    assert_eq!(old.run("select nextval('s')").text(), [["1000"]]);
+    assert_eq!(sql.run("select nextval('s')").text(), [["1001"]]);
+    assert_eq!(old.run("select nextval('s'), currval('s'), lastval()").text(), [["1002", "1002", "1002"]]);
+    // Who draws by an older definition holds the one that he goes by.
+    sql.run("set lock_timeout = '50ms'");
+    assert_eq!(sql.fails("alter sequence s restart").0, "55P03");
+    old.run("commit");
+    sql.run("alter sequence s restart");
+    assert_eq!(old.run("select nextval('s')").text(), [["1"]]);
+}
+
+#[test]
+fn lastval_and_the_last_value_of_a_sequence() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; create sequence r");
+    assert_eq!(sql.run("select pg_sequence_last_value('s')").text(), [[""]]);
+    sql.run("select setval('s', 50, false)");
+    assert_eq!(sql.run("select pg_sequence_last_value('s')").text(), [[""]]);
+    let mut other = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    other.run("select nextval('s')");
+    assert_eq!(sql.run("select pg_sequence_last_value('s')").text(), [["50"]]);
+    sql.run("select nextval('s'), nextval('r')");
+    sql.run("select setval('r', 7)");
+    assert_eq!(sql.run("select lastval()").text(), [["7"]]);
+    sql.run("drop sequence r");
+    sql.refuses("select lastval()", "55000", "lastval is not yet defined in this session");
+}
+
+#[test]
+fn new_limits_of_a_sequence_are_checked_against_where_it_stands() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; select setval('s', 50, false)");
+    let beyond = "RESTART value (50) cannot be greater than MAXVALUE (20)";
+    sql.refuses("alter sequence s maxvalue 20", "22023", beyond);
+    sql.run("alter sequence s maxvalue 60");
+    assert_eq!(sql.run("select nextval('s')").text(), [["50"]]);
+    // One that was never used has to have room for its first value, too.
+    sql.run("create sequence u");
+    sql.refuses(
+        "alter sequence u minvalue 5 start 5",
+        "22023",
+        "RESTART value (1) cannot be less than MINVALUE (5)",
+    );
+}
+
+#[test]
+fn a_role_that_is_about_to_own_something_is_not_dropped() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role ann login; create table t (a int); create sequence s");
+    let drop_ann = "drop role ann";
+    let refused =
+        Err(("2BP01", "role \"ann\" cannot be dropped because some objects depend on it".to_owned()));
+    assert_eq!(behind(&mut sql, "alter table t owner to ann", drop_ann), refused);
+    sql.run("alter table t owner to owner");
+    assert_eq!(behind(&mut sql, "alter sequence s owner to ann", drop_ann), refused);
+    sql.run("alter sequence s owner to owner");
+    let mut ann = Sql { session: sql.database.session("ann").unwrap(), database: sql.database.clone() };
+    assert_eq!(behind(&mut ann, "create table u (a int)", drop_ann), refused);
+    ann.run("begin; create table v (a int)");
+    sql.run("set lock_timeout = '50ms'");
+    assert_eq!(sql.fails(drop_ann).0, "55P03");
+    ann.run("rollback; drop table u");
+    // And the other way round.
+    let gone = Err(("42704", "role \"ann\" does not exist".to_owned()));
+    assert_eq!(behind(&mut sql, drop_ann, "alter table t owner to ann"), gone);
+}
+
+#[test]
+fn owned_sequences_have_the_owner_of_their_table() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role ann; create table t (id serial); create sequence s");
+    let (state, message, detail) = sql.fails("alter sequence t_id_seq owner to ann");
+    assert_eq!((state, message.as_str()), ("0A000", "cannot change owner of sequence \"t_id_seq\""));
+    assert_eq!(detail.as_deref(), Some("Sequence \"t_id_seq\" is linked to table \"t\"."));
+    sql.run("alter sequence t_id_seq owner to owner; alter sequence s owner to ann");
+    let differ = "sequence must have same owner as table it is linked to";
+    sql.refuses("alter sequence s owned by t.id", "55000", differ);
+    sql.run("alter table t owner to ann; alter sequence s owned by t.id");
+}
+
+#[test]
+fn if_exists_passes_over_a_schema_that_is_not_there() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    let schema = "schema \"nosuch\" does not exist, skipping";
+    let relation = |name: &str| format!("relation \"{name}\" does not exist, skipping");
+    for (statement, notice) in [
+        ("drop table if exists nosuch.t", schema.to_owned()),
+        ("drop sequence if exists nosuch.s", schema.to_owned()),
+        ("drop index if exists nosuch.i", schema.to_owned()),
+        ("drop view if exists nosuch.v", schema.to_owned()),
+        ("drop type if exists nosuch.y", schema.to_owned()),
+        ("alter table if exists nosuch.t add column a int", relation("t")),
+        ("alter table if exists nosuch.t rename to u", relation("t")),
+        ("alter sequence if exists nosuch.s restart", relation("s")),
+    ] {
+        let rows = sql.run(statement);
+        let told: Vec<String> = rows.notices.iter().map(|notice| notice.error.to_string()).collect();
+        assert_eq!(told, [notice], "{statement}");
+    }
+    sql.refuses("drop table nosuch.t", "3F000", "schema \"nosuch\" does not exist");
+}
+
+#[test]
+fn a_read_only_transaction_analyzes_and_defines_nothing() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int); insert into t values (1)");
+    sql.run("begin read only; analyze t; commit");
+    for statement in ["set default_transaction_read_only = on", "vacuum (analyze) t", "analyze"] {
+        sql.run(statement);
+    }
+    for (statement, command) in [
+        ("create table u (a int)", "CREATE TABLE"),
+        ("drop table t", "DROP TABLE"),
+        ("truncate t", "TRUNCATE TABLE"),
+        ("alter table t add b int", "ALTER TABLE"),
+        ("create index on t (a)", "CREATE INDEX"),
+        ("create sequence s", "CREATE SEQUENCE"),
+        ("create role ann", "CREATE ROLE"),
+    ] {
+        let message = format!("cannot execute {command} in a read-only transaction");
+        sql.refuses(statement, "25006", &message);
+    }
+}
+
+#[test]
+fn rows_that_are_referred_to_by_another_key_than_the_primary_one_are_locked() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run(
+        "create table p (id int primary key, code text unique, n int); create table c (code text references p (code));
+         insert into p values (1, 'x', 0), (2, 'z', 0)",
+    );
+    let child = "insert into c values ('x')";
+    assert_eq!(behind(&mut sql, "select * from p where id = 1 for update", child), Ok(()));
+    assert_eq!(behind(&mut sql, child, "select * from p where id = 1 for update"), Ok(()));
+    sql.run("delete from c");
+    let key = "update p set code = 'y' where id = 1";
+    assert_eq!(behind(&mut sql, "select * from p where id = 1 for key share", key), Ok(()));
+    assert_eq!(sql.run("select code from p order by id").text(), [["y"], ["z"]]);
+    let missing =
+        "insert or update on table \"c\" violates foreign key constraint \"c_code_fkey\"".to_owned();
+    assert_eq!(
+        behind(&mut sql, "update p set code = 'x' where id = 1", "insert into c values ('y')"),
+        Err(("23503", missing))
+    );
+    // A parent that is about to come is waited for; one that changes otherwise is not.
+    let add = "insert into p values (3, 'new', 0)";
+    assert_eq!(behind(&mut sql, add, "insert into c values ('new')"), Ok(()));
+    let mut other = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    other.run("set lock_timeout = '50ms'");
+    sql.run("begin; update p set n = 1");
+    other.run("begin; insert into c values ('z')");
+    sql.run("update p set n = 2, code = code; commit");
+    other.run("commit");
+    sql.run("begin; select * from p for key share");
+    other.run("update p set n = 3");
+    sql.run("commit; update p set code = code || '2' where id = 1; update p set code = 'x' where id = 1");
+}
+
+#[test]
+fn constraints_of_added_columns_may_name_what_the_statement_adds_behind_them() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create table t (a int); insert into t values (1), (2)");
+    sql.run("alter table t add column b int references t (a), add unique (a)");
+    sql.run("alter table t add column x int check (x > y), add column y int default 0");
+    sql.run(
+        "alter table t add column id serial primary key, add column up int references t, add check (id > 0)",
+    );
+    sql.run("update t set b = 2, x = 1, up = 1 where a = 1");
+    assert_eq!(sql.fails("update t set b = 3").0, "23503");
+    assert_eq!(sql.fails("update t set up = 3").0, "23503");
+    assert_eq!(sql.fails("update t set x = 0").0, "23514");
+    assert_eq!(sql.fails("alter table t add column c int unique default 7").0, "23505");
+    assert!(sql.table("t").find_column("c").is_none());
+    sql.run("alter table t add column if not exists a int unique");
+    assert_eq!(sql.table("t").indexes.len(), 2);
+}
+
+#[test]
+fn a_sequence_that_a_check_draws_from_is_not_lost_to_it() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create sequence s; create table t (a int, constraint drawn check (a < nextval('s') + 100))");
+    let message = "cannot drop sequence s because other objects depend on it".to_owned();
+    let detail = "constraint drawn on table t depends on sequence s".to_owned();
+    assert_eq!(sql.fails("drop sequence s"), ("2BP01", message, Some(detail)));
+    sql.run("alter sequence s rename to r; insert into t values (1)");
+    assert_eq!(sql.table("t").checks[0].expression, "a < nextval('r') + 100");
+    let add = "alter table t add constraint again check (currval('q') > 0)";
+    sql.run("create sequence q; truncate t");
+    let refused = Err(("2BP01", "cannot drop sequence q because other objects depend on it".to_owned()));
+    assert_eq!(behind(&mut sql, add, "drop sequence q"), refused);
+    sql.run("drop sequence q cascade; drop sequence r cascade; insert into t values (1000)");
+    assert!(sql.table("t").checks.is_empty());
+}

@@ -1515,3 +1515,18 @@ fn a_session_that_was_ended_ends_the_load_and_is_no_bad_statement() {
         assert_eq!((error.unwrap_err().state().0, destination.1), (state, 1));
     }
 }
+
+#[test]
+fn new_limits_of_a_sequence_hold_for_what_is_stored_of_it() {
+    let site = Site::new();
+    // Values are reserved ahead: a dump of the stored database goes by that.
+    let first = site.database(
+        "first.gnt",
+        "create sequence s; select nextval('s'), nextval('s'); alter sequence s maxvalue 20;
+         create sequence c cycle; select nextval('c'); alter sequence c maxvalue 3",
+    );
+    let text = dumped(&first, &dump::Options::default());
+    let second = site.database("second.gnt", "");
+    loaded(&second, site.file("s.sql", &text), &load::Options::default()).unwrap();
+    assert_eq!(run(&second, "select nextval('s'), nextval('c')"), [["3", "2"]]);
+}

@@ -297,7 +297,7 @@ pub struct Sequence {
     pub identity: bool,
     /// The role that owns it.
     pub owner: Oid,
-    /// The counter that keeps its position. A restart gives it a new one, so that a rollback brings the old one back.
+    /// The counter that keeps its position. Who changes where it stands, or how it moves, gives it a new one, so that a rollback brings the old one back.
     pub counter: Oid,
     /// Where the counter begins, and whether that value counts as given already.
     pub begin: (i64, bool),
@@ -415,6 +415,10 @@ impl Catalog {
         adopt_objects(&mut self.sequences, &base.sequences, &private.sequences);
         adopt_objects(&mut self.roles, &base.roles, &private.roles);
         adopt_objects(&mut self.statistics, &base.statistics, &private.statistics);
+        // Also those of an ANALYZE that whoever removed the table has waited for, and does not know of.
+        for oid in base.tables.keys().filter(|oid| !private.tables.contains_key(oid)) {
+            self.statistics.remove(oid);
+        }
         for (oid, table) in &private.tables {
             if !base.tables.get(oid).is_some_and(|before| Arc::ptr_eq(before, table)) {
                 self.learn_names(table);

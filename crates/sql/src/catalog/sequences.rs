@@ -23,7 +23,11 @@
 //!
 //! # Invariants
 //! 1. A counter's entry is written by who holds its lock in memory, and by nobody else: that transaction never waits for a row.
-//! 2. Entries of sequences and tables that are gone are removed when the database is opened. Their numbers are never used again,
+//! 2. A sequence's counter is moved by who goes by the definition it was confirmed for: under a shared lock on the definition's entry,
+//!    which was looked at again. Who changes a definition has the entry to himself, takes that confirmation back ([`Numbers::claim`]), and gives
+//!    the sequence another counter where it is to stand elsewhere or to move otherwise: so a change takes nothing from others that they were told of,
+//!    and its rollback brings back what was before. Whoever comes meanwhile, or by an older definition, has to look at the entry, and waits there.
+//! 3. Entries of sequences and tables that are gone are removed when the database is opened. Their numbers are never used again,
 //!    so that they stay for a while means nothing.
 
 use super::model::{Catalog, FIRST_USER_OID, Oid, Sequence, Table};
@@ -113,6 +117,8 @@ struct SequenceState {
     steps: (i64, i64, i64, bool),
     /// What is stored; `None`: nothing yet.
     stored: Option<Position>,
+    /// The revision of the definition that the counter is moved by; `None`: to be looked at again.
+    confirmed: Option<u64>,
 }
 
 /// The counters of an open database, shared by its sessions.
@@ -220,10 +226,13 @@ impl Numbers {
         Ok(block.next - 1)
     }
 
-    /// The next value of a sequence.
-    pub fn nextval(&self, sequence: &Sequence) -> Result<i64> {
+    /// The next value of a sequence; `None`: whether the definition is in force has to be looked at, and [confirmed](Self::confirm).
+    pub fn nextval(&self, sequence: &Sequence) -> Result<Option<i64>> {
         let state = self.state(sequence)?;
         let mut state = state.lock();
+        if state.confirmed != Some(sequence.revision) {
+            return Ok(None);
+        }
         let Some(value) = state.position.next(sequence) else { return Err(exhausted(sequence)) };
         let given = Position { value, called: true };
         let steps = (sequence.increment, sequence.minimum, sequence.maximum, sequence.cycle);
@@ -237,11 +246,17 @@ impl Numbers {
             state.left -= 1;
         }
         state.position = given;
-        Ok(value)
+        Ok(Some(value))
     }
 
-    /// Sets the position of a sequence; `called`: the next value is the one behind `value`.
-    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<()> {
+    /// Sets the position of a sequence; `called`: the next value is the one behind `value`. False: nothing is done yet, as in
+    /// [`nextval`](Self::nextval).
+    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<bool> {
+        let state = self.state(sequence)?;
+        let mut state = state.lock();
+        if state.confirmed != Some(sequence.revision) {
+            return Ok(false);
+        }
         if !(sequence.minimum..=sequence.maximum).contains(&value) {
             return Err(Error::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
@@ -251,14 +266,27 @@ impl Numbers {
                 ),
             ));
         }
-        let state = self.state(sequence)?;
-        let mut state = state.lock();
         let position = Position { value, called };
         self.write(&[(entry_key(SEQUENCE, sequence.counter), position.encode().to_vec())])?;
         state.position = position;
         state.stored = Some(position);
         state.left = 0;
+        Ok(true)
+    }
+
+    /// A definition is in force: for who holds its entry, which has it, until his transaction ends.
+    pub fn confirm(&self, sequence: &Sequence) -> Result<()> {
+        self.state(sequence)?.lock().confirmed = Some(sequence.revision);
         Ok(())
+    }
+
+    /// Keeps a sequence where it stands, and gives that: for who has its entry to himself, to change the definition. Others
+    /// wait for the end of his transaction, and look at what came of it.
+    pub fn claim(&self, sequence: &Sequence) -> Result<Position> {
+        let state = self.state(sequence)?;
+        let mut state = state.lock();
+        state.confirmed = None;
+        Ok(state.position)
     }
 
     /// Where a sequence stands.
@@ -295,7 +323,7 @@ impl Numbers {
         let stored = stored.map(|bytes| Position::decode(&bytes)).transpose()?;
         // A sequence that nobody has used, perhaps of a transaction that nobody else sees yet.
         let position = stored.unwrap_or(Position { value: sequence.begin.0, called: sequence.begin.1 });
-        let state = SequenceState { position, left: 0, steps: (0, 0, 0, false), stored };
+        let state = SequenceState { position, left: 0, steps: (0, 0, 0, false), stored, confirmed: None };
         let state = Arc::new(Mutex::new(state));
         sequences.insert(sequence.counter, Arc::clone(&state));
         Ok(state)

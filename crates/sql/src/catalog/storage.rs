@@ -523,20 +523,11 @@ pub fn claim_table(
 
 /// Holds a table's definition until the transaction ends, and gives it as it is now; `None` when it is gone.
 pub fn hold_table(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Table>>> {
-    let tree = entries(catalog)?;
-    if !transaction.lock(&tree, &key(Kind::Table, oid), LockMode::Definition)? {
-        return Ok(None);
-    }
-    let Some(value) = transaction.latest_view().get(&tree, &key(Kind::Table, oid))? else { return Ok(None) };
-    let (stored, _) = split(&value)?;
-    let known = catalog.tables.get(&oid).filter(|known| known.revision == stored);
-    match known {
-        Some(known) => Ok(Some(Arc::clone(known))),
-        None => decode::<Table>(oid, &value).map(|table| Some(Arc::new(table))),
-    }
+    let known = catalog.tables.get(&oid).cloned();
+    hold(transaction, &entries(catalog)?, Kind::Table, oid, known, |t| t.revision)
 }
 
-/// As [`claim_table`], for a sequence. Its position is not held: `nextval` goes on.
+/// As [`claim_table`], for a sequence. Its position is not held, `nextval` goes on: see [`claim`](sequences::Numbers::claim).
 pub fn claim_sequence(
     transaction: &mut Transaction,
     catalog: &mut Catalog,
@@ -554,6 +545,16 @@ pub fn claim_sequence(
     Ok(found)
 }
 
+/// Holds a sequence's definition until the transaction ends, and gives it as it is now; `None` when it is gone.
+pub fn hold_sequence(
+    transaction: &mut Transaction,
+    catalog: &Catalog,
+    oid: Oid,
+) -> Result<Option<Arc<Sequence>>> {
+    let known = catalog.sequences.get(&oid).cloned();
+    hold(transaction, &entries(catalog)?, Kind::Sequence, oid, known, |s| s.revision)
+}
+
 /// As [`claim_table`], for a role.
 pub fn claim_role(
     transaction: &mut Transaction,
@@ -569,6 +570,12 @@ pub fn claim_role(
     Ok(found)
 }
 
+/// Holds a role until the transaction ends, and gives it as it is now; `None` when it is gone.
+pub fn hold_role(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Role>>> {
+    let known = catalog.roles.get(&oid).cloned();
+    hold(transaction, &entries(catalog)?, Kind::Role, oid, known, |r| r.revision)
+}
+
 fn claim<T: Definition>(
     transaction: &mut Transaction,
     tree: &Tree,
@@ -577,8 +584,31 @@ fn claim<T: Definition>(
     known: Option<Arc<T>>,
     revision: impl Fn(&T) -> u64,
 ) -> Result<Option<Arc<T>>> {
+    locked(transaction, tree, (kind, oid), LockMode::Exclusive, known, revision)
+}
+
+fn hold<T: Definition>(
+    transaction: &mut Transaction,
+    tree: &Tree,
+    kind: Kind,
+    oid: Oid,
+    known: Option<Arc<T>>,
+    revision: impl Fn(&T) -> u64,
+) -> Result<Option<Arc<T>>> {
+    locked(transaction, tree, (kind, oid), LockMode::Definition, known, revision)
+}
+
+/// A definition as it is once its lock was had.
+fn locked<T: Definition>(
+    transaction: &mut Transaction,
+    tree: &Tree,
+    (kind, oid): (Kind, Oid),
+    mode: LockMode,
+    known: Option<Arc<T>>,
+    revision: impl Fn(&T) -> u64,
+) -> Result<Option<Arc<T>>> {
     let key = key(kind, oid);
-    if !transaction.lock(tree, &key, LockMode::Exclusive)? {
+    if !transaction.lock(tree, &key, mode)? {
         return Ok(None);
     }
     let Some(value) = transaction.latest_view().get(tree, &key)? else { return Ok(None) };

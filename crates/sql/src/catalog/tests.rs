@@ -84,6 +84,12 @@ fn table(oid: Oid) -> Table {
     }
 }
 
+/// The next value of a sequence that is defined so.
+fn next(given: &Numbers, sequence: &Sequence) -> crate::Result<i64> {
+    given.confirm(sequence)?;
+    given.nextval(sequence).map(|value| value.expect("it was confirmed"))
+}
+
 /// Puts a sequence into the catalog, so that its counter is not taken for one that nobody has.
 fn define(database: &Database, sequence: &Sequence) {
     let mut transaction = database.begin(TransactionOptions::default());
@@ -108,7 +114,7 @@ fn what_a_durable_transaction_used_is_not_given_again_after_a_crash() {
         let tree = transaction.create_tree("used").unwrap();
         let mut used = HashSet::new();
         for _ in 0..=seed * 9 {
-            let value = given.nextval(&s).unwrap();
+            let value = next(&given, &s).unwrap();
             let (oid, row) = (given.new_oid().unwrap(), given.row_id(&t).unwrap());
             assert!(used.insert((value, oid, row)));
             transaction.put(&tree, &value.to_be_bytes(), b"").unwrap();
@@ -118,7 +124,7 @@ fn what_a_durable_transaction_used_is_not_given_again_after_a_crash() {
         let again = reopen(&after);
         let given = numbers(&again);
         let largest = |part: fn(&(i64, Oid, u64)) -> i64| used.iter().map(part).max().unwrap();
-        assert!(given.nextval(&s).unwrap() > largest(|used| used.0), "seed {seed}");
+        assert!(next(&given, &s).unwrap() > largest(|used| used.0), "seed {seed}");
         assert!(i64::from(given.new_oid().unwrap()) > largest(|used| i64::from(used.1)));
         assert!(given.row_id(&t).unwrap() as i64 > largest(|used| used.2 as i64));
     }
@@ -131,19 +137,19 @@ fn an_orderly_end_leaves_no_gap_in_a_sequence() {
     let s = sequence(7);
     define(&database, &s);
     let given = numbers(&database);
-    assert_eq!((1..=40).map(|_| given.nextval(&s).unwrap()).last(), Some(40));
+    assert_eq!((1..=40).map(|_| next(&given, &s).unwrap()).last(), Some(40));
     given.close().unwrap();
     drop(given);
     Arc::into_inner(database).unwrap().close().unwrap();
     let database = reopen(&disk);
     let given = numbers(&database);
-    assert_eq!(given.nextval(&s).unwrap(), 41);
-    given.setval(&s, 100, false).unwrap();
-    assert_eq!(given.nextval(&s).unwrap(), 100);
+    assert_eq!(next(&given, &s).unwrap(), 41);
+    assert!(given.setval(&s, 100, false).unwrap());
+    assert_eq!(next(&given, &s).unwrap(), 100);
     // A restart is another counter.
     let restarted = Sequence { counter: 8, begin: (5, true), ..s.clone() };
-    assert_eq!(given.nextval(&restarted).unwrap(), 6);
-    assert_eq!(given.nextval(&s).unwrap(), 101);
+    assert_eq!(next(&given, &restarted).unwrap(), 6);
+    assert_eq!(next(&given, &s).unwrap(), 101);
     assert_eq!(given.setval(&s, 0, true).unwrap_err().state().0, "22003");
 }
 
@@ -152,12 +158,12 @@ fn sequences_end_cycle_and_go_backwards() {
     let disk = SimDisk::new(2);
     let given = numbers(&create(&disk));
     let short = Sequence { maximum: 3, increment: 2, ..sequence(20) };
-    assert_eq!([given.nextval(&short).unwrap(), given.nextval(&short).unwrap()], [1, 3]);
-    let error = given.nextval(&short).unwrap_err();
+    assert_eq!([next(&given, &short).unwrap(), next(&given, &short).unwrap()], [1, 3]);
+    let error = next(&given, &short).unwrap_err();
     assert_eq!(error.state().0, "2200H");
     assert_eq!(error.to_string(), "nextval: reached maximum value of sequence \"s20\" (3)");
     let around = Sequence { maximum: 3, cycle: true, ..sequence(21) };
-    let values: Vec<i64> = (0..70).map(|_| given.nextval(&around).unwrap()).collect();
+    let values: Vec<i64> = (0..70).map(|_| next(&given, &around).unwrap()).collect();
     assert!(values.chunks(3).all(|chunk| [1, 2, 3].starts_with(chunk)), "{values:?}");
     let back = Sequence {
         minimum: i64::MIN,
@@ -167,10 +173,10 @@ fn sequences_end_cycle_and_go_backwards() {
         begin: (-1, false),
         ..sequence(22)
     };
-    assert_eq!((0..40).map(|_| given.nextval(&back).unwrap()).last(), Some(-40));
+    assert_eq!((0..40).map(|_| next(&given, &back).unwrap()).last(), Some(-40));
     let end = Sequence { begin: (i64::MAX, false), ..sequence(23) };
-    assert_eq!(given.nextval(&end).unwrap(), i64::MAX);
-    assert!(given.nextval(&end).is_err());
+    assert_eq!(next(&given, &end).unwrap(), i64::MAX);
+    assert!(next(&given, &end).is_err());
 }
 
 #[test]
@@ -180,7 +186,7 @@ fn sessions_share_a_sequence() {
     let s = sequence(30);
     let mut all: Vec<i64> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..500).map(|_| given.nextval(&s).unwrap()).collect::<Vec<_>>()))
+            .map(|_| scope.spawn(|| (0..500).map(|_| next(&given, &s).unwrap()).collect::<Vec<_>>()))
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
@@ -196,13 +202,13 @@ fn counters_of_what_is_gone_are_removed_at_the_next_start() {
     define(&database, &kept);
     let given = numbers(&database);
     for s in [&kept, &sequence(41)] {
-        given.nextval(s).unwrap();
+        next(&given, s).unwrap();
     }
     given.close().unwrap();
     drop(given);
     let given = numbers(&database);
-    assert_eq!(given.nextval(&kept).unwrap(), 2);
-    assert_eq!(given.nextval(&sequence(41)).unwrap(), 1, "it was never defined");
+    assert_eq!(next(&given, &kept).unwrap(), 2);
+    assert_eq!(next(&given, &sequence(41)).unwrap(), 1, "it was never defined");
 }
 
 #[test]
@@ -262,4 +268,21 @@ fn a_change_waits_for_writers_and_is_seen_by_those_who_come_after() {
     assert!(!storage::lock_for_write(&mut late, &catalog, &table).unwrap(), "it is another one now");
     let now = storage::claim_table(&mut late, &mut catalog, table.oid).unwrap().unwrap();
     assert_eq!((now.name.as_str(), catalog.names.len()), ("renamed", 1));
+}
+
+#[test]
+fn statistics_go_with_their_table_also_where_they_are_newer() {
+    let mut base = Catalog::default();
+    for oid in [9, 10] {
+        base.tables.insert(oid, Arc::new(table(oid)));
+    }
+    let mut private = base.clone();
+    private.tables.remove(&9);
+    // ANALYZE has committed meanwhile.
+    let mut committed = base.clone();
+    for oid in [9, 10] {
+        committed.statistics.insert(oid, Arc::new(TableStatistics::default()));
+    }
+    committed.adopt(&base, &private);
+    assert_eq!(committed.statistics.keys().copied().collect::<Vec<_>>(), [10]);
 }

@@ -40,12 +40,20 @@ pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -
         return Ok(DONE);
     }
     let Some(mut table) = context.claim_named_table(name, *if_exists)? else { return Ok(DONE) };
-    let mut ordered: Vec<&AlterTableOperation> = operations.iter().collect();
-    ordered.sort_by_key(|operation| pass(operation));
-    let mut altered = Vec::new();
-    for operation in ordered {
-        table = apply(context, &table, operation, &mut altered)?;
+    let mut left = Left::default();
+    for turn in 0..=LAST_PASS {
+        let (due, later) =
+            left.constraints.into_iter().partition(|constraint| constraint_pass(constraint) == turn);
+        left.constraints = later;
+        let due: Vec<Spec> = due;
+        for constraint in &due {
+            table = constraint::add_to_existing(context, &table, constraint)?;
+        }
+        for operation in operations.iter().filter(|operation| pass(operation) == turn) {
+            table = apply(context, &table, operation, &mut left)?;
+        }
     }
+    let altered = left.altered;
     if altered.is_empty() {
         return Ok(DONE);
     }
@@ -62,6 +70,27 @@ pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -
     Ok(DONE)
 }
 
+/// What operations leave to later passes of their statement.
+#[derive(Debug, Default)]
+struct Left {
+    /// Columns that have got another type.
+    altered: Vec<ColumnNumber>,
+    /// Constraints beside columns that were added. They may name what the statement adds behind them.
+    constraints: Vec<Spec>,
+}
+
+const KEYS: u8 = 4;
+const OTHER_CONSTRAINTS: u8 = 5;
+const LAST_PASS: u8 = 6;
+
+/// When a constraint's turn is.
+fn constraint_pass(constraint: &Spec) -> u8 {
+    match constraint {
+        Spec::Key { .. } => KEYS,
+        Spec::Check { .. } | Spec::Foreign { .. } => OTHER_CONSTRAINTS,
+    }
+}
+
 /// When an operation's turn is among those of one statement.
 fn pass(operation: &AlterTableOperation) -> u8 {
     use ast::TableConstraint::{PrimaryKey, PrimaryKeyUsingIndex, Unique, UniqueUsingIndex};
@@ -71,14 +100,16 @@ fn pass(operation: &AlterTableOperation) -> u8 {
             AlterColumnOperation::DropNotNull | AlterColumnOperation::DropDefault => 0,
             AlterColumnOperation::SetDataType { .. } => 1,
             AlterColumnOperation::SetNotNull => 3,
-            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::AddGenerated { .. } => 5,
+            AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::AddGenerated { .. } => {
+                OTHER_CONSTRAINTS
+            }
         },
         AlterTableOperation::AddColumn { .. } => 2,
         AlterTableOperation::AddConstraint { constraint, .. } => match constraint {
-            Unique(_) | PrimaryKey(_) | PrimaryKeyUsingIndex(_) | UniqueUsingIndex(_) => 4,
-            _ => 5,
+            Unique(_) | PrimaryKey(_) | PrimaryKeyUsingIndex(_) | UniqueUsingIndex(_) => KEYS,
+            _ => OTHER_CONSTRAINTS,
         },
-        _ => 6,
+        _ => LAST_PASS,
     }
 }
 
@@ -86,7 +117,7 @@ fn apply(
     context: &mut DdlContext<'_>,
     table: &Arc<Table>,
     operation: &AlterTableOperation,
-    altered: &mut Vec<ColumnNumber>,
+    left: &mut Left,
 ) -> Result<Arc<Table>> {
     match operation {
         AlterTableOperation::AddConstraint { constraint, not_valid } => {
@@ -99,7 +130,7 @@ fn apply(
             if column_position.is_some() {
                 return Err(Error::unsupported("ADD COLUMN with FIRST or AFTER"));
             }
-            add_column(context, table, column_def, *if_not_exists)
+            add_column(context, table, column_def, *if_not_exists, &mut left.constraints)
         }
         AlterTableOperation::DropColumn { has_column_keyword: _, column_names, if_exists, drop_behavior } => {
             let mut table = Arc::clone(table);
@@ -120,7 +151,7 @@ fn apply(
             rename_constraint(context, table, &identifier(old_name)?, &identifier(new_name)?)
         }
         AlterTableOperation::AlterColumn { column_name, op } => {
-            alter_column(context, table, &identifier(column_name)?, op, altered)
+            alter_column(context, table, &identifier(column_name)?, op, &mut left.altered)
         }
         AlterTableOperation::OwnerTo { new_owner } => change_owner(context, table, new_owner),
         AlterTableOperation::SetOptionsParens { options } => {
@@ -218,6 +249,7 @@ fn add_column(
     old: &Arc<Table>,
     definition: &ast::ColumnDef,
     if_not_exists: bool,
+    constraints: &mut Vec<Spec>,
 ) -> Result<Arc<Table>> {
     let spec = ColumnSpec::new(definition, &old.name)?;
     column::check_name(&spec.name)?;
@@ -273,11 +305,8 @@ fn add_column(
         }
     };
     table.revision = old.revision;
-    let mut table = context.put_table(table)?;
-    for constraint in &spec.constraints {
-        table = constraint::add_to_existing(context, &table, constraint)?;
-    }
-    Ok(table)
+    constraints.extend(spec.constraints);
+    context.put_table(table)
 }
 
 fn drop_column(
@@ -608,7 +637,7 @@ fn rename_relation(
         ast::RenameTableNameKind::To(new) => single_name(new)?,
         ast::RenameTableNameKind::As(_) => return Err(Error::unsupported("RENAME AS")),
     };
-    match context.find(name)?.1 {
+    match context.find_if(name, if_exists)?.1 {
         Some(Relation::Sequence(_)) => rename_sequence(context, name, if_exists, &new),
         Some(Relation::Index { .. }) => rename_index(context, name, &new),
         Some(Relation::Table(_)) | None => {
@@ -710,6 +739,7 @@ pub(super) fn owner_named(context: &DdlContext<'_>, name: &str) -> Result<Oid> {
         let message = format!("must be member of role \"{name}\"");
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
+    context.hold_owner(owner)?;
     Ok(owner)
 }
 

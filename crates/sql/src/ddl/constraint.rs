@@ -385,12 +385,13 @@ pub(super) fn constraint_exists(table: &Table, name: &str) -> Error {
 }
 
 fn add_check(
-    context: &DdlContext<'_>,
+    context: &mut DdlContext<'_>,
     table: &mut Table,
     name: Option<&str>,
     expression: &str,
 ) -> Result<()> {
     let (expression, mentions) = context.define_check(table, expression)?;
+    context.draw_from(&expression)?;
     let mut columns: Vec<&str> = columns_mentioned(&mentions)
         .into_iter()
         .filter_map(|number| Some(table.column(number)?.name.as_str()))

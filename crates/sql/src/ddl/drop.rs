@@ -1,5 +1,6 @@
 //! DROP, and what else has to go when something goes.
 
+use super::sequence::User;
 use super::{DdlContext, build, no_schema, not_a, sequence};
 use crate::catalog::{ColumnNumber, Index, Oid, Relation, Sequence, Table, storage};
 use crate::{Error, Result, SqlState};
@@ -22,6 +23,12 @@ pub(super) fn drop_objects(
         ObjectType::View | ObjectType::MaterializedView => {
             let what = if kind == ObjectType::View { "view" } else { "materialized view" };
             for name in names {
+                if misses_schema(context, name, if_exists)? {
+                    continue;
+                }
+                if misses_schema(context, name, if_exists)? {
+                    continue;
+                }
                 let (last, relation) = context.find(name)?;
                 match relation {
                     Some(relation) => return Err(wrong_kind(&last, what, relation)),
@@ -48,6 +55,9 @@ pub(super) fn drop_objects(
         ObjectType::Type | ObjectType::Collation => {
             let what = if kind == ObjectType::Type { "type" } else { "collation" };
             for name in names {
+                if misses_schema(context, name, if_exists)? {
+                    continue;
+                }
                 missing(context, if_exists, SqlState::UNDEFINED_OBJECT, what, &context.local_name(name)?.1)?;
             }
             Ok(if kind == ObjectType::Type { "DROP TYPE" } else { "DROP COLLATION" })
@@ -75,6 +85,15 @@ pub(super) fn missing(
     Err(Error::new(state, message))
 }
 
+/// With IF EXISTS: whether a name's schema is not there, which is told of.
+fn misses_schema(context: &DdlContext<'_>, name: &ast::ObjectName, if_exists: bool) -> Result<bool> {
+    let schema = if if_exists { context.unknown_schema(name)? } else { None };
+    if let Some(schema) = &schema {
+        missing(context, true, SqlState::INVALID_SCHEMA_NAME, "schema", schema)?;
+    }
+    Ok(schema.is_some())
+}
+
 fn wrong_kind(name: &str, wanted: &str, found: Relation) -> Error {
     let hint = match found {
         Relation::Table(_) => "Use DROP TABLE to remove a table.",
@@ -89,6 +108,7 @@ fn wrong_kind(name: &str, wanted: &str, found: Relation) -> Error {
 enum Dependent {
     ForeignKey { child: Oid, key: Oid },
     Default { table: Oid, column: ColumnNumber },
+    Check { table: Oid, check: Oid },
 }
 
 #[derive(Debug, Default)]
@@ -127,22 +147,32 @@ impl Dependents {
         Ok(())
     }
 
-    /// Defaults that draw from a sequence, save for those of tables and of the column that go as well.
-    fn add_defaults(
+    /// Defaults and checks that draw from a sequence, save for those of tables and of the column that go as well.
+    fn add_users(
         &mut self,
         context: &DdlContext<'_>,
         sequence: &Sequence,
         going: &[Oid],
         column: Option<(Oid, ColumnNumber)>,
     ) -> Result<()> {
-        for (table, number) in sequence::users(context, &sequence.name)? {
-            if going.contains(&table) || column == Some((table, number)) {
+        for (oid, user) in sequence::users(context, &sequence.name)? {
+            let Some(table) = context.catalog.tables.get(&oid).filter(|_| !going.contains(&oid)) else {
                 continue;
-            }
-            let Some(user) = context.catalog.tables.get(&table) else { continue };
-            let name = user.column(number).map_or("", |column| &column.name);
-            let what = format!("default value for column {name} of table {}", user.name);
-            let dependent = Dependent::Default { table, column: number };
+            };
+            let (dependent, what) = match user {
+                User::Default(number) if column == Some((oid, number)) => continue,
+                User::Default(number) => {
+                    let name = table.column(number).map_or("", |column| &column.name);
+                    let what = format!("default value for column {name} of table {}", table.name);
+                    (Dependent::Default { table: oid, column: number }, what)
+                }
+                User::Check(check) => {
+                    let name = table.checks.iter().find(|other| other.oid == check);
+                    let name = name.map_or("", |check| &check.name);
+                    let what = format!("constraint {name} on table {}", table.name);
+                    (Dependent::Check { table: oid, check }, what)
+                }
+            };
             self.0.push((dependent, format!("{what} depends on sequence {}", sequence.name)));
         }
         Ok(())
@@ -180,6 +210,7 @@ impl Dependents {
             match dependent {
                 Dependent::ForeignKey { child, key } => drop_foreign_key(context, child, key)?,
                 Dependent::Default { table, column } => drop_default(context, table, column)?,
+                Dependent::Check { table, check } => drop_check(context, table, check)?,
             }
         }
         Ok(())
@@ -223,6 +254,14 @@ fn drop_default(context: &mut DdlContext<'_>, table: Oid, column: ColumnNumber) 
     Ok(())
 }
 
+fn drop_check(context: &mut DdlContext<'_>, table: Oid, check: Oid) -> Result<()> {
+    let Some(table) = context.claim_table(table)? else { return Ok(()) };
+    let mut table = Table::clone(&table);
+    table.checks.retain(|other| other.oid != check);
+    context.put_table(table)?;
+    Ok(())
+}
+
 fn remove_sequence(context: &mut DdlContext<'_>, oid: Oid) -> Result<()> {
     if context.claim_sequence(oid)?.is_some() {
         let catalog = Arc::make_mut(context.catalog);
@@ -239,6 +278,9 @@ fn tables(
 ) -> Result<&'static str> {
     let mut going: Vec<Arc<Table>> = Vec::new();
     for name in names {
+        if misses_schema(context, name, if_exists)? {
+            continue;
+        }
         let (last, relation) = context.find(name)?;
         match relation {
             Some(Relation::Table(_)) => {
@@ -257,7 +299,7 @@ fn tables(
     for table in &going {
         dependents.add_foreign_keys(context, table, None, &oids)?;
         for owned in sequence::owned(context, table.oid, None) {
-            dependents.add_defaults(context, &owned, &oids, None)?;
+            dependents.add_users(context, &owned, &oids, None)?;
         }
     }
     let what = match going.as_slice() {
@@ -294,6 +336,9 @@ fn sequences(
 ) -> Result<&'static str> {
     let mut going: Vec<Arc<Sequence>> = Vec::new();
     for name in names {
+        if misses_schema(context, name, if_exists)? {
+            continue;
+        }
         let (last, relation) = context.find(name)?;
         match relation {
             Some(Relation::Sequence(_)) => {
@@ -319,7 +364,7 @@ fn sequences(
             );
             return Err(error.hint(format!("You can drop column {column} of table {table} instead.")));
         }
-        dependents.add_defaults(context, sequence, &[], None)?;
+        dependents.add_users(context, sequence, &[], None)?;
     }
     let what = match going.as_slice() {
         [sequence] => Some(format!("sequence {}", sequence.name)),
@@ -339,6 +384,9 @@ fn indexes(
     cascade: bool,
 ) -> Result<&'static str> {
     for name in names {
+        if misses_schema(context, name, if_exists)? {
+            continue;
+        }
         let (last, relation) = context.find(name)?;
         let (table, index) = match relation {
             Some(Relation::Index { table, index }) => (table, index),
@@ -412,7 +460,7 @@ pub(super) fn remove_column_sequences(
     let mut dependents = Dependents::default();
     let owned = sequence::owned(context, table.oid, Some(column));
     for sequence in &owned {
-        dependents.add_defaults(context, sequence, &[], Some((table.oid, column)))?;
+        dependents.add_users(context, sequence, &[], Some((table.oid, column)))?;
     }
     dependents.settle(context, Some(&what), cascade)?;
     for sequence in owned {

@@ -107,6 +107,39 @@ pub fn is_ddl(parsed: &Parsed) -> bool {
     }
 }
 
+/// What a definition statement is called that a read-only transaction refuses. ANALYZE is none: it changes nothing that queries show.
+pub fn changing(parsed: &Parsed) -> Option<&'static str> {
+    Some(match &parsed.kind {
+        Kind::Sql(statement) => match &**statement {
+            Statement::Truncate(_) => "TRUNCATE TABLE",
+            Statement::CreateTable(_) => "CREATE TABLE",
+            Statement::CreateIndex(_) => "CREATE INDEX",
+            Statement::AlterTable(_) => "ALTER TABLE",
+            Statement::AlterIndex { .. } => "ALTER INDEX",
+            Statement::Drop { object_type, .. } => match object_type {
+                ast::ObjectType::Table => "DROP TABLE",
+                ast::ObjectType::Index => "DROP INDEX",
+                ast::ObjectType::Sequence => "DROP SEQUENCE",
+                ast::ObjectType::View => "DROP VIEW",
+                ast::ObjectType::MaterializedView => "DROP MATERIALIZED VIEW",
+                ast::ObjectType::Schema => "DROP SCHEMA",
+                ast::ObjectType::Type => "DROP TYPE",
+                ast::ObjectType::Collation => "DROP COLLATION",
+                _ => "DROP",
+            },
+            other => refused(other)?,
+        },
+        Kind::Utility(utility) => match &**utility {
+            Utility::CreateRole { .. } => "CREATE ROLE",
+            Utility::AlterRole { .. } => "ALTER ROLE",
+            Utility::DropRole { .. } => "DROP ROLE",
+            Utility::CreateSequence { .. } => "CREATE SEQUENCE",
+            Utility::AlterSequence { .. } => "ALTER SEQUENCE",
+            _ => return None,
+        },
+    })
+}
+
 /// The name of a definition statement that is not implemented.
 fn refused(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
@@ -293,10 +326,25 @@ impl DdlContext<'_> {
         Ok((last, relation))
     }
 
+    /// The schema in a name of a relation, where there is none of that name.
+    fn unknown_schema(&self, name: &ast::ObjectName) -> Result<Option<String>> {
+        let known =
+            |schema: &String| ["public", "pg_catalog", "information_schema"].contains(&schema.as_str());
+        Ok(self.local_name(name)?.0.filter(|schema| !known(schema)))
+    }
+
+    /// As [`find`](Self::find), for a statement with or without IF EXISTS.
+    fn find_if(&self, name: &ast::ObjectName, if_exists: bool) -> Result<(String, Option<Relation>)> {
+        if if_exists && self.unknown_schema(name)?.is_some() {
+            return Ok((self.local_name(name)?.1, None));
+        }
+        self.find(name)
+    }
+
     /// The table of a name, locked for a change of its definition.
     fn claim_named_table(&mut self, name: &ast::ObjectName, if_exists: bool) -> Result<Option<Arc<Table>>> {
         loop {
-            let (last, relation) = self.find(name)?;
+            let (last, relation) = self.find_if(name, if_exists)?;
             let oid = match relation {
                 Some(Relation::Table(oid)) => oid,
                 Some(_) => return Err(not_a(&last, "table")),
@@ -367,11 +415,11 @@ impl DdlContext<'_> {
         Err(self.stale(known.or(found).map(|sequence| sequence.name.clone())))
     }
 
-    /// A default draws from sequences, which it names. Who renames or removes one of them looks for such defaults in what he knows of all tables:
+    /// A default or check draws from sequences, which it names. Who renames or removes one of them looks for such texts in what he knows of all tables:
     /// one that is being stored he does not see. So the sequence gets another revision along with it, and whoever waits for the sequence
     /// begins anew, with the default. It is not gone meanwhile, and not called otherwise, as it is claimed.
-    fn draw_from(&mut self, default: &str) -> Result<()> {
-        for name in text::sequences_mentioned(default)? {
+    fn draw_from(&mut self, text: &str) -> Result<()> {
+        for name in text::sequences_mentioned(text)? {
             let Some(&Relation::Sequence(oid)) = self.catalog.names.get(&name) else { continue };
             if let Some(sequence) = self.claim_sequence(oid)? {
                 self.put_sequence(Sequence::clone(&sequence))?;
@@ -403,6 +451,19 @@ impl DdlContext<'_> {
     fn find_role(&self, name: &str) -> Result<&Arc<Role>> {
         let found = self.catalog.roles.values().find(|role| role.name == name);
         found.ok_or_else(|| Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+    }
+
+    /// A role is about to own something: it stays until the transaction ends.
+    fn hold_owner(&self, owner: Oid) -> Result<()> {
+        // Nobody can drop this one, and most things are its.
+        if owner == catalog::BOOTSTRAP_ROLE {
+            return Ok(());
+        }
+        let held = storage::hold_role(&mut self.transaction.borrow_mut(), self.catalog, owner)?;
+        match held {
+            Some(_) => Ok(()),
+            None => Err(self.stale(self.catalog.roles.get(&owner).map(|role| role.name.clone()))),
+        }
     }
 
     fn check_owner(&self, owner: Oid, what: &str, name: &str) -> Result<()> {

@@ -123,9 +123,12 @@ pub(super) fn drop_roles(
         if role.oid == crate::catalog::BOOTSTRAP_ROLE {
             return Err(depends(name, "it is required by the database system"));
         }
-        let owned = context.catalog.tables.values().filter(|table| table.owner == role.oid);
+        // Who makes it an owner holds it: by now that is committed, or will not be. But it may be newer than what the statement began with.
+        let view = context.transaction.borrow_mut().latest_view();
+        let newest = storage::reload(&view, context.catalog)?;
+        let owned = newest.tables.values().filter(|table| table.owner == role.oid);
         let owned = owned.map(|table| format!("owner of table {}", table.name));
-        let sequences = context.catalog.sequences.values().filter(|s| s.owner == role.oid);
+        let sequences = newest.sequences.values().filter(|s| s.owner == role.oid);
         let sequences = sequences.map(|sequence| format!("owner of sequence {}", sequence.name));
         let lines: Vec<String> = owned.chain(sequences).collect();
         if !lines.is_empty() {

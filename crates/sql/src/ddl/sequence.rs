@@ -181,9 +181,10 @@ pub(super) fn create(
         return Err(already_there(&name));
     }
     let owner = context.role()?.oid;
+    context.hold_owner(owner)?;
     let mut sequence = define(context, name, options, owner)?;
     if let Some(Some(owner)) = &options.owned_by {
-        sequence.owned_by = Some(owning_column(context, owner)?);
+        sequence.owned_by = Some(owning_column(context, owner, &sequence)?);
     }
     context.put_sequence(sequence)?;
     Ok(DONE)
@@ -193,9 +194,14 @@ pub(super) fn create(
 fn owning_column(
     context: &mut DdlContext<'_>,
     (table, column): &(CopyRelation, String),
+    sequence: &Sequence,
 ) -> Result<(Oid, ColumnNumber)> {
     let table = context.claim_named_table(&object_name(table), false)?;
     let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
+    if table.owner != sequence.owner {
+        let message = "sequence must have same owner as table it is linked to";
+        return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+    }
     let position = table.find_column(column).ok_or_else(|| super::column::no_column(column, &table.name))?;
     let owner = (table.oid, table.columns[position].number);
     // Who waits for the table, to drop it, begins anew, and takes the sequence along.
@@ -209,7 +215,7 @@ pub(super) fn claim_named(
     name: &ast::ObjectName,
     if_exists: bool,
 ) -> Result<Option<Arc<Sequence>>> {
-    let (last, relation) = context.find(name)?;
+    let (last, relation) = context.find_if(name, if_exists)?;
     let oid = match relation {
         Some(Relation::Sequence(oid)) => oid,
         Some(_) => return Err(not_a(&last, "sequence")),
@@ -239,6 +245,12 @@ pub(super) fn alter(
         AlterSequence::Owner(owner) => {
             let owner = super::alter::owner_named(context, owner)?;
             if let Some(sequence) = claim_named(context, &name, if_exists)? {
+                if let Some((table, _)) = sequence.owned_by.filter(|_| sequence.owner != owner) {
+                    let table = context.catalog.tables.get(&table).map_or("", |table| &table.name);
+                    let message = format!("cannot change owner of sequence \"{}\"", sequence.name);
+                    return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                        .detail(format!("Sequence \"{}\" is linked to table \"{table}\".", sequence.name)));
+                }
                 context.put_sequence(Sequence { owner, ..Sequence::clone(&sequence) })?;
             }
         }
@@ -276,47 +288,47 @@ fn change(context: &mut DdlContext<'_>, old: &Sequence, options: &Options) -> Re
                 .detail(format!("Sequence \"{}\" is linked to a table.", sequence.name)));
         }
         sequence.owned_by = match owner {
-            Some(owner) => Some(owning_column(context, owner)?),
+            Some(owner) => Some(owning_column(context, owner, &sequence)?),
             None => None,
         };
     }
-    match options.restart {
-        Some(value) => {
-            let value = value.unwrap_or(sequence.start);
-            check_within("RESTART", value, &sequence)?;
-            restart(context, &mut sequence, value)?;
-        }
-        None => {
-            let position = context.numbers.current(old)?;
-            if position.called {
-                check_within("RESTART", position.value, &sequence)?;
-            } else if options.start.is_some() || sequence.begin.0 != sequence.start {
-                // Never used: it begins where its definition says.
-                check_within("RESTART", position.value, &sequence)?;
-            }
-        }
-    }
+    let position = context.numbers.claim(old)?;
+    let begin = match options.restart {
+        Some(value) => (value.unwrap_or(sequence.start), false),
+        None => (position.value, position.called),
+    };
+    check_within("RESTART", begin.0, &sequence)?;
+    // Also where it goes on: what the old counter has stored ahead may lie beyond the new limits, and a rollback goes back to it.
+    sequence.counter = context.new_oid()?;
+    sequence.begin = begin;
     context.put_sequence(sequence)?;
     Ok(())
 }
 
-/// Gives a sequence a new counter, which begins at a value.
-pub(super) fn restart(context: &DdlContext<'_>, sequence: &mut Sequence, value: i64) -> Result<()> {
+/// Gives a sequence that was claimed a new counter, which begins at its start.
+pub(super) fn restart(context: &DdlContext<'_>, sequence: &mut Sequence) -> Result<()> {
+    context.numbers.claim(sequence)?;
     sequence.counter = context.new_oid()?;
-    sequence.begin = (value, false);
+    sequence.begin = (sequence.start, false);
     Ok(())
 }
 
-/// Gives a sequence another name, also where defaults mention it.
+/// Gives a sequence another name, also where defaults and checks mention it.
 pub(super) fn rename(context: &mut DdlContext<'_>, sequence: &Sequence, new: &str) -> Result<()> {
-    for (table, column) in users(context, &sequence.name)? {
+    for (table, user) in users(context, &sequence.name)? {
         let Some(table) = context.claim_table(table)? else { continue };
         let mut table = Table::clone(&table);
-        if let Some(position) = table.position(column) {
-            let column = &mut table.columns[position];
-            if let Some(default) = &column.default {
-                column.default = Some(text::rename_sequence(default, &sequence.name, new)?);
+        let text = match user {
+            User::Default(number) => {
+                let column = table.columns.iter_mut().find(|column| column.number == number);
+                column.and_then(|column| column.default.as_mut())
             }
+            User::Check(oid) => {
+                table.checks.iter_mut().find(|check| check.oid == oid).map(|check| &mut check.expression)
+            }
+        };
+        if let Some(text) = text {
+            *text = text::rename_sequence(text, &sequence.name, new)?;
         }
         context.put_table(table)?;
     }
@@ -325,15 +337,32 @@ pub(super) fn rename(context: &mut DdlContext<'_>, sequence: &Sequence, new: &st
     Ok(())
 }
 
-/// Columns whose default draws from a sequence.
-pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid, ColumnNumber)>> {
+/// What of a table draws from a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum User {
+    /// The default of this column.
+    Default(ColumnNumber),
+    /// The CHECK constraint of this number.
+    Check(Oid),
+}
+
+/// What draws from a sequence, with its table.
+pub(super) fn users(context: &DdlContext<'_>, sequence: &str) -> Result<Vec<(Oid, User)>> {
+    let draws = |text: &str| -> Result<bool> {
+        Ok(text::sequences_mentioned(text)?.iter().any(|name| name == sequence))
+    };
     let mut users = Vec::new();
     for table in context.catalog.tables.values() {
         for column in &table.columns {
             if let Some(default) = &column.default
-                && text::sequences_mentioned(default)?.iter().any(|name| name == sequence)
+                && draws(default)?
             {
-                users.push((table.oid, column.number));
+                users.push((table.oid, User::Default(column.number)));
+            }
+        }
+        for check in &table.checks {
+            if draws(&check.expression)? {
+                users.push((table.oid, User::Check(check.oid)));
             }
         }
     }

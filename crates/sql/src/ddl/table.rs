@@ -201,6 +201,7 @@ fn check_columns(specs: &[ColumnSpec]) -> Result<()> {
 fn new_table(context: &mut DdlContext<'_>, name: String, specs: &[ColumnSpec]) -> Result<Table> {
     let oid = context.new_oid()?;
     let owner = context.role()?.oid;
+    context.hold_owner(owner)?;
     let mut columns = Vec::with_capacity(specs.len());
     for (number, spec) in (1..).zip(specs) {
         columns.push(spec.finish(context, (oid, &name), owner, number)?);

@@ -28,8 +28,7 @@ pub(super) fn truncate(context: &mut DdlContext<'_>, statement: &ast::Truncate) 
             for owned in sequence::owned(context, table.oid, None) {
                 let Some(owned) = context.claim_sequence(owned.oid)? else { continue };
                 let mut owned = Sequence::clone(&owned);
-                let start = owned.start;
-                sequence::restart(context, &mut owned, start)?;
+                sequence::restart(context, &mut owned)?;
                 context.put_sequence(owned)?;
             }
         }

@@ -2,11 +2,12 @@
 
 use super::arguments::{boolean, int, text};
 use super::{Call, Function};
-use crate::catalog::Sequence;
+use crate::catalog::{Sequence, storage};
 use crate::exec::Context;
 use crate::types::Value;
 use crate::types::text::{quote_identifier, relation_name};
 use crate::{Error, Result, SqlState};
+use std::sync::Arc;
 
 /// The sequence of this number.
 pub(super) fn find<'c>(context: &Context<'c>, oid: i64) -> Result<&'c Sequence> {
@@ -16,8 +17,12 @@ pub(super) fn find<'c>(context: &Context<'c>, oid: i64) -> Result<&'c Sequence> 
     }
     Err(match relation_name(Some(context.catalog.as_ref()), number) {
         Some(name) => Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
-        None => Error::new(SqlState::INTERNAL_ERROR, format!("could not open relation with OID {oid}")),
+        None => gone(oid),
     })
+}
+
+fn gone(oid: i64) -> Error {
+    Error::new(SqlState::INTERNAL_ERROR, format!("could not open relation with OID {oid}"))
 }
 
 /// The same, for a function that moves it.
@@ -30,9 +35,32 @@ fn find_to_move<'c>(context: &Context<'c>, oid: i64, function: &str) -> Result<&
     Ok(sequence)
 }
 
+/// The definition in force, whatever the statement sees, held until the transaction ends: the sequence goes by it from here on. Waits for
+/// who changes it.
+fn hold(context: &Context<'_>, sequence: &Sequence) -> Result<Arc<Sequence>> {
+    let mut transaction = context.transaction.borrow_mut();
+    let found = storage::hold_sequence(&mut transaction, context.catalog, sequence.oid)?;
+    let found = found.ok_or_else(|| gone(i64::from(sequence.oid)))?;
+    context.session.confirm_sequence(&found)?;
+    Ok(found)
+}
+
+/// Moves a sequence, by the definition in force. `step` gives nothing where that has to be looked at first, which is seldom.
+fn moved<T>(
+    context: &Context<'_>,
+    sequence: &Sequence,
+    step: impl Fn(&Sequence) -> Result<Option<T>>,
+) -> Result<T> {
+    if let Some(done) = step(sequence)? {
+        return Ok(done);
+    }
+    let held = hold(context, sequence)?;
+    step(&held)?.ok_or_else(|| Error::internal("a sequence changes while its definition is held"))
+}
+
 fn nextval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let sequence = find_to_move(call.context, int(a, 0)?, "nextval")?;
-    call.context.session.nextval(sequence).map(Value::Int)
+    moved(call.context, sequence, |sequence| call.context.session.nextval(sequence)).map(Value::Int)
 }
 
 fn currval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
@@ -40,21 +68,17 @@ fn currval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 fn lastval(call: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
-    call.context.session.lastval().map(Value::Int)
+    call.context.session.lastval(call.context.catalog).map(Value::Int)
 }
 
 fn setval(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let sequence = find_to_move(call.context, int(a, 0)?, "setval")?;
     let value = int(a, 1)?;
     let called = if a.len() > 2 { boolean(a, 2)? } else { true };
-    if !(sequence.minimum..=sequence.maximum).contains(&value) {
-        let message = format!(
-            "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
-            sequence.name, sequence.minimum, sequence.maximum
-        );
-        return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
-    }
-    call.context.session.setval(sequence, value, called)?;
+    moved(call.context, sequence, |sequence| {
+        let is_done = call.context.session.setval(sequence, value, called)?;
+        Ok(is_done.then_some(()))
+    })?;
     Ok(Value::Int(value))
 }
 
@@ -72,10 +96,10 @@ fn serial_sequence(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
         .map_or(Value::Null, |sequence| Value::text(format!("public.{}", quote_identifier(&sequence.name)))))
 }
 
-/// Where a sequence stands in this session; NULL where it was not used.
+/// The value that a sequence has given last, to whatever session; NULL where it has given none.
 fn last_value(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let sequence = find(call.context, int(a, 0)?)?;
-    Ok(call.context.session.currval(sequence).map_or(Value::Null, Value::Int))
+    let position = call.context.session.sequence_position(find(call.context, int(a, 0)?)?)?;
+    Ok(if position.called { Value::Int(position.value) } else { Value::Null })
 }
 
 #[rustfmt::skip]

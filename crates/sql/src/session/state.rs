@@ -84,7 +84,8 @@ pub struct SessionState {
     copy_source: RefCell<Option<CopySource>>,
     /// What nextval gave, by sequence.
     current: RefCell<HashMap<u32, i64>>,
-    last: Cell<Option<i64>>,
+    /// The sequence of which nextval gave last.
+    last: Cell<Option<u32>>,
     /// The log up to here has what sequences have given, or were set to, since the last commit.
     given: Cell<Lsn>,
     /// Regular expressions, compiled.
@@ -325,13 +326,19 @@ impl SessionState {
 
     // ---- sequences --------------------------------------------------------------------------------------------
 
-    /// The next value of a sequence. Not taken back by a rollback.
-    pub fn nextval(&self, sequence: &Sequence) -> Result<i64> {
-        let value = self.handle.0.numbers.nextval(sequence)?;
+    /// The next value of a sequence, which a rollback does not take back; `None`: to be asked for again, once the definition that is in force was
+    /// looked at, and [confirmed](Self::confirm_sequence).
+    pub fn nextval(&self, sequence: &Sequence) -> Result<Option<i64>> {
+        let Some(value) = self.handle.0.numbers.nextval(sequence)? else { return Ok(None) };
         self.given.set(self.handle.0.numbers.raised());
         self.current.borrow_mut().insert(sequence.oid, value);
-        self.last.set(Some(value));
-        Ok(value)
+        self.last.set(Some(sequence.oid));
+        Ok(Some(value))
+    }
+
+    /// A sequence's definition is in force: for who holds its entry.
+    pub fn confirm_sequence(&self, sequence: &Sequence) -> Result<()> {
+        self.handle.0.numbers.confirm(sequence)
     }
 
     /// Up to where the log has to be durable before anybody hears that what sequences have given is his; asked once.
@@ -349,9 +356,10 @@ impl SessionState {
         })
     }
 
-    /// What nextval gave last, of whatever sequence.
-    pub fn lastval(&self) -> Result<i64> {
-        self.last.get().ok_or_else(|| {
+    /// What nextval gave last, of whatever sequence, which has to be there still.
+    pub fn lastval(&self, catalog: &Catalog) -> Result<i64> {
+        let last = self.last.get().filter(|sequence| catalog.sequences.contains_key(sequence));
+        last.and_then(|sequence| self.current.borrow().get(&sequence).copied()).ok_or_else(|| {
             Error::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "lastval is not yet defined in this session",
@@ -359,14 +367,17 @@ impl SessionState {
         })
     }
 
-    /// Sets a sequence's position; `called`: the next value is the one behind it.
-    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<()> {
-        self.handle.0.numbers.setval(sequence, value, called)?;
+    /// Sets a sequence's position; `called`: the next value is the one behind it. False: nothing is done yet, as in
+    /// [`nextval`](Self::nextval).
+    pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<bool> {
+        if !self.handle.0.numbers.setval(sequence, value, called)? {
+            return Ok(false);
+        }
         self.given.set(self.handle.0.numbers.raised());
         if called {
             self.current.borrow_mut().insert(sequence.oid, value);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Where a sequence stands, for views.

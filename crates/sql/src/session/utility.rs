@@ -617,7 +617,10 @@ impl Session {
     // ---- definitions and upkeep -------------------------------------------------------------------------------
 
     fn define(&mut self, parsed: &Parsed) -> Result<CommandTag> {
-        self.refuse_in_read_only(|| "cannot change definitions in a read-only transaction".to_owned())?;
+        if let Some(command) = crate::ddl::changing(parsed) {
+            self.refuse_in_read_only(|| format!("cannot execute {command} in a read-only transaction"))?;
+        }
+        self.ensure_transaction()?;
         let shared = Arc::clone(&self.database.0);
         let open = self.transaction.as_mut().ok_or_else(|| Error::internal("no transaction"))?;
         open.used = true;

@@ -3,7 +3,8 @@
 //! # Guarantees
 //! 1. A child's key is looked up in its parent's unique index at its newest version, with a key-share lock on the entry, which lasts until the
 //!    transaction ends. Whoever removes the entry, by deleting the row or by changing its key, waits for that lock; and the lock waits
-//!    for whoever is removing the entry. So no child is ever without its parent when both have committed.
+//!    for whoever is removing the entry. So no child is ever without its parent when both have committed. The parent's row is locked as well where
+//!    the entry is not the row itself: who has locked the row keeps children away, and they keep him waiting. The row comes first, as for all who write.
 //! 2. What a statement does to parents has its consequences for children when the statement's own rows are done: cascades first, then what
 //!    has to be refused. (Where the consequences cannot lead back to the statement's table, cascades are worked off after each batch of
 //!    its rows; what has to be refused is always judged at the end.)
@@ -585,7 +586,29 @@ impl Outgoing {
         }
         let tree = self.parent.tree(context.view)?;
         let mut transaction = context.transaction.borrow_mut();
-        transaction.lock(tree, &key, LockMode::KeyShare).map_err(waited_too_long)
+        if self.parent.is_primary() {
+            return transaction.lock(tree, &key, LockMode::KeyShare).map_err(waited_too_long);
+        }
+        let rows = table_tree(&self.parent.table, context.view)?;
+        let mut locked = None;
+        loop {
+            context.check()?;
+            let row = transaction.latest_view().get(tree, &key)?;
+            if locked.is_some() && row == locked {
+                return Ok(true);
+            }
+            // A row that is gone by now is not what the entry leads to any more.
+            locked = match row {
+                Some(row) if transaction.lock(rows, &row, LockMode::KeyShare).map_err(waited_too_long)? => {
+                    Some(row)
+                }
+                _ => None,
+            };
+            // Also where there is none yet: somebody may be about to add it.
+            if !transaction.lock(tree, &key, LockMode::KeyShare).map_err(waited_too_long)? {
+                return Ok(false);
+            }
+        }
     }
 
     /// Whether there is a child with these values: whoever needed a parent may have gone, or need another one by now.

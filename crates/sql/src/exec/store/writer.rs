@@ -14,7 +14,7 @@ use crate::codec::key::check_length;
 use crate::physical::Checks;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
-use gannet_store::{Error as StoreError, Outcome, Transaction, View};
+use gannet_store::{Error as StoreError, LockMode, Outcome, Transaction, View};
 use std::sync::Arc;
 
 /// Room that a row gets before its length is known: one of that many bytes grows once or twice.
@@ -161,6 +161,13 @@ impl Writer {
         Error::new(SqlState::DATA_CORRUPTED, format!("table \"{}\" is damaged: {what}", self.table.name))
     }
 
+    /// Whether a row gets another key in a unique index that is not the table's own order: somebody may refer to the old one.
+    fn changes_key(&self, old: &[Value], new: &[Value]) -> bool {
+        let differ = |at: &usize| !is_same(&old[*at], &new[*at]);
+        let mut unique = self.indexes.iter().filter(|index| self.table.indexes[**index].unique);
+        unique.any(|index| self.table.codec().index_positions(*index).iter().any(differ))
+    }
+
     /// Replaces a row that was seen, `old`, by `new`. Of `old` only what entries of indexes are made of is looked at.
     pub(super) fn update(
         &mut self,
@@ -178,6 +185,15 @@ impl Writer {
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         let moves = self.key != seen.key;
+        if !moves && self.changes_key(old, new) {
+            // As a row that goes: who has locked its key is waited for.
+            let outcome =
+                transaction.lock_seen(seen.view, tree, seen.key, seen.bytes, LockMode::Exclusive, true);
+            let outcome = outcome.map_err(waited_too_long)?;
+            if outcome != Outcome::Done {
+                return Ok(outcome);
+            }
+        }
         let outcome = if moves {
             self.check_key(&transaction)?;
             transaction.move_seen(seen.view, tree, seen.key, seen.bytes)
