@@ -74,7 +74,7 @@ fn read_standard_input() -> Result<Vec<u8>> {
 enum Given {
     Nothing,
     Row { key: Vec<u8>, value: Vec<u8> },
-    Rows(InputRows),
+    Rows(Box<InputRows>),
 }
 
 struct Session<'a> {
@@ -94,7 +94,9 @@ impl Session<'_> {
                 };
                 Given::Row { key: self.encoding.read(key)?, value }
             }
-            KvCommand::Load { file, input, .. } => Given::Rows(InputRows::open(file, *input, self.encoding)?),
+            KvCommand::Load { file, input, .. } => {
+                Given::Rows(Box::new(InputRows::open(file, *input, self.encoding)?))
+            }
             _ => Given::Nothing,
         })
     }
