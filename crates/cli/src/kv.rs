@@ -180,7 +180,7 @@ impl Session<'_> {
                 self.check_change(&mut txn)?;
                 drop(txn);
                 let sorted = matches!(command, KvCommand::Load { sorted: true, .. });
-                return self.load(db, rows, sorted).map(Some);
+                return self.load(db, *rows, sorted).map(Some);
             }
             (KvCommand::Get { key }, _) => self.get(&mut txn, key)?,
             (KvCommand::Stat, _) => self.stat(db, txn)?,
