@@ -9,7 +9,7 @@ use gannet_store::page::{self, PageKind};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, CompactReport, CreateOptions, Database, Destination, Engine,
     EngineOptions, Error, Isolation, JobKind, JobOrder, JobState, Manifest, OpenOptions, RecoveryTarget,
-    RestartPhase, Source, StatMode, StatOptions, StatReport, TransactionOptions, Watch, thread_reads,
+    Source, StatMode, StatOptions, StatReport, TransactionOptions, Watch, thread_reads,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
