@@ -17,6 +17,8 @@ pub struct Memory {
     pub cgroup_limit: Option<u64>,
     /// What the innermost group uses.
     pub cgroup_used: Option<u64>,
+    /// Of it, cached files that are not in use: what the kernel takes back first.
+    pub cgroup_cached: Option<u64>,
     /// The least limit of swap space.
     pub cgroup_swap_limit: Option<u64>,
 }
@@ -48,12 +50,19 @@ impl Memory {
     /// Reads the limits of the group this process is in and of all groups around it: the least one counts.
     fn add_cgroup(&mut self, groups: &str, root: &Path) {
         let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        let cached = |folder: &Path, field: &str| {
+            let text = std::fs::read_to_string(folder.join("memory.stat")).ok()?;
+            text.lines().find_map(|line| line.strip_prefix(field)?.trim().parse::<u64>().ok())
+        };
         if let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::")) {
             for folder in Path::new(path.trim_start_matches('/')).ancestors().map(|part| root.join(part)) {
                 self.cgroup_limit = least(self.cgroup_limit, number(folder.join("memory.max")));
                 self.cgroup_swap_limit =
                     least(self.cgroup_swap_limit, number(folder.join("memory.swap.max")));
-                self.cgroup_used = self.cgroup_used.or_else(|| number(folder.join("memory.current")));
+                if self.cgroup_used.is_none() {
+                    self.cgroup_used = number(folder.join("memory.current"));
+                    self.cgroup_cached = self.cgroup_used.and_then(|_| cached(&folder, "inactive_file "));
+                }
             }
         }
         let first_version = |line: &str| {
@@ -68,7 +77,11 @@ impl Memory {
                 // Without a limit it is a number beyond all memory.
                 let limit = number(folder.join("memory.limit_in_bytes")).filter(|&limit| limit < 1 << 60);
                 self.cgroup_limit = least(self.cgroup_limit, limit);
-                self.cgroup_used = self.cgroup_used.or_else(|| number(folder.join("memory.usage_in_bytes")));
+                if self.cgroup_used.is_none() {
+                    self.cgroup_used = number(folder.join("memory.usage_in_bytes"));
+                    self.cgroup_cached =
+                        self.cgroup_used.and_then(|_| cached(&folder, "total_inactive_file "));
+                }
             }
         }
     }
@@ -151,12 +164,14 @@ mod tests {
         std::fs::write(root.path().join("a/memory.max"), "1000\n").unwrap();
         std::fs::write(inner.join("memory.max"), "max\n").unwrap();
         std::fs::write(inner.join("memory.current"), "300\n").unwrap();
+        std::fs::write(inner.join("memory.stat"), "anon 9\ninactive_file 120\nactive_file 30\n").unwrap();
         let mut memory = Memory { total: Some(5000), ..Memory::default() };
         memory.add_cgroup("0::/a/b\n", root.path());
         assert_eq!(
             (memory.cgroup_limit, memory.cgroup_used, memory.limit()),
             (Some(1000), Some(300), Some(1000))
         );
+        assert_eq!(memory.cgroup_cached, Some(120));
     }
 
     #[test]
@@ -166,8 +181,11 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(root.path().join("memory/memory.limit_in_bytes"), "9223372036854771712\n").unwrap();
         std::fs::write(folder.join("memory.limit_in_bytes"), "2000\n").unwrap();
+        std::fs::write(folder.join("memory.usage_in_bytes"), "1900\n").unwrap();
+        std::fs::write(folder.join("memory.stat"), "inactive_file 7\ntotal_inactive_file 800\n").unwrap();
         let mut memory = Memory::default();
         memory.add_cgroup("3:cpu,cpuacct:/x\n4:memory:/x\n", root.path());
         assert_eq!(memory.cgroup_limit, Some(2000));
+        assert_eq!((memory.cgroup_used, memory.cgroup_cached), (Some(1900), Some(800)));
     }
 }

@@ -208,7 +208,7 @@ fn jobs_and_snapshots_are_told() {
     run(&mut session, "create table t (id int primary key); insert into t select generate_series(1, 1000)");
     assert_eq!(
         one(&mut session, "select string_agg(job, ' ' order by job) from gannet_jobs"),
-        "checkpoint restart sweep"
+        "checkpoint restart sweep warm-up"
     );
     run(&mut session, "check database");
     let ended = "select job || ' ' || state || ' ' || (pid = pg_backend_pid()) || ' ' || (bytes_read > 0) || ' ' || reason
@@ -229,6 +229,27 @@ fn jobs_and_snapshots_are_told() {
     assert_eq!(one(&mut session, &xmin), "t");
     run(&mut reader, "commit");
     assert_eq!(number(&mut session, &held), 0);
+}
+
+#[test]
+fn warming_up_after_an_opening_is_told() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    let row = "select done || ' ' || remaining || ' ' || state || ' ' || reason from gannet_jobs where job = 'warm-up'";
+    let reason = "pages that were in memory at the last close";
+    assert_eq!(one(&mut session, row), format!("0 0 idle {reason}"));
+    run(&mut session, "create table t (id int primary key); insert into t select generate_series(1, 50000)");
+    drop(session);
+    database.close().unwrap();
+    let path = fixture.folder.path().join("shop.gnt");
+    let database = Database::open(&fixture.engine, &path, &OpenOptions::default(), "owner").unwrap();
+    let mut session = database.session("owner").unwrap();
+    let ended = "select count(*) from gannet_jobs where job = 'warm-up' and state = 'idle' and done > 20 and remaining = 0";
+    while number(&mut session, ended) == 0 {
+        thread::yield_now();
+    }
+    assert!(one(&mut session, row).ends_with(reason));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use gannet_base::sync::Mutex;
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, File, ModeRequest, OpenOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Blocks written or read by one request.
@@ -38,6 +38,47 @@ pub(crate) struct HotPages {
     mode: ModeRequest,
     /// Nothing until what was written before was read back, or could not be: until then it is not to be written over.
     saved: Mutex<Option<Saved>>,
+    pub(crate) warming: Warming,
+}
+
+/// How far the pages of the list of the life before are fetched.
+#[derive(Debug, Default)]
+pub(crate) struct Warming {
+    running: AtomicBool,
+    done: AtomicU64,
+    /// Not fetched yet; or, once it is over, left out.
+    rest: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Warming {
+    /// Whether pages are fetched now, how many were, how many will be, and how many were left out at its end.
+    pub(crate) fn report(&self) -> (bool, u64, u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (is_over, rest) = (self.over.load(Ordering::Relaxed), of(&self.rest));
+        let (left, left_out) = if is_over { (0, rest) } else { (rest, 0) };
+        (self.running.load(Ordering::Relaxed), of(&self.done), left, left_out)
+    }
+
+    /// So many pages are listed.
+    fn listed(&self, pages: usize) {
+        self.rest.store(pages as u64, Ordering::Relaxed);
+    }
+
+    fn begin(&self) {
+        self.running.store(true, Ordering::Relaxed);
+    }
+
+    /// One of the listed pages is there.
+    fn arrived(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.rest.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.running.store(false, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -50,7 +91,8 @@ struct Saved {
 
 impl HotPages {
     pub(crate) fn new(disk: &Arc<dyn Disk>, path: PathBuf, mode: ModeRequest) -> Self {
-        HotPages { disk: Arc::clone(disk), path, mode, saved: Mutex::default() }
+        let (saved, warming) = (Mutex::default(), Warming::default());
+        HotPages { disk: Arc::clone(disk), path, mode, saved, warming }
     }
 
     /// The database is open. Where there is no list there is none to be read back first.
@@ -159,6 +201,7 @@ impl Shared {
         pages.shrink_to_fit();
         // A charge that shrinks is never refused.
         let _ = charge.resize(pages.len() as u64 * 8);
+        hot.warming.listed(pages.len());
         HotList { generation, pages, _charge: Some(charge) }
     }
 
@@ -166,9 +209,11 @@ impl Shared {
     pub(crate) fn warm_up(self: &Arc<Self>, list: HotList) {
         let generation = list.generation;
         let source = Hot { shared: Arc::clone(self), list, next: Mutex::default() };
+        self.hot_pages.warming.begin();
         if let Err(error) = Fetch::start(&self.core, source).finish() {
             self.core.poison.set(format!("the list of hot pages could not be read back: {error}"));
         }
+        self.hot_pages.warming.end();
         if !self.is_stopping() {
             *self.hot_pages.saved.lock() = Some(Saved { generation, at: clock::now(), loaded: 0 });
         }
@@ -210,6 +255,7 @@ impl Source for Hot {
     fn arrived(&self, page: PageId) {
         // Whatever goes wrong shows where the page is needed.
         let _ = self.shared.core.pool.shared(&self.shared.core.volume, page, Access::Normal);
+        self.shared.hot_pages.warming.arrived();
     }
 }
 
@@ -234,6 +280,20 @@ mod tests {
             assert_eq!(hot.read(7, usize::MAX).unwrap(), (generation, pages.to_vec()));
         }
         assert_eq!(hot.read(8, usize::MAX).unwrap(), (0, vec![]), "of another database");
+    }
+
+    #[test]
+    fn how_far_warming_up_is_can_be_told_at_any_time() {
+        let warming = Warming::default();
+        assert_eq!(warming.report(), (false, 0, 0, 0));
+        warming.listed(3);
+        assert_eq!(warming.report(), (false, 0, 3, 0), "it waits for redo");
+        warming.begin();
+        warming.arrived();
+        assert_eq!(warming.report(), (true, 1, 2, 0));
+        warming.arrived();
+        warming.end();
+        assert_eq!(warming.report(), (false, 2, 0, 1), "there was no memory for the last one");
     }
 
     #[test]

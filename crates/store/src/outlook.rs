@@ -2,7 +2,7 @@
 //!
 //! # What it guarantees
 //! 1. Every figure was counted or measured. A rate is that of at least a minute, of the last hour at most; where it was not looked for so
-//!    long, there is none, and nothing is foretold.
+//!    long, or it does not grow, nothing is foretold.
 //! 2. An alarm is there as long as its condition holds, and says since when that was seen.
 
 use crate::archive::{ArchiveReport, ArchiveState};
@@ -90,11 +90,11 @@ pub struct Gauge {
     pub name: String,
     /// The figure, in bytes.
     pub value: f64,
-    /// What it may come to.
+    /// What it may come to: of `space`, how large the file can get on its device; of the others, where their alarm begins.
     pub limit: Option<f64>,
     /// How fast it grows, in bytes a second; `None` where it was not looked at for long enough.
     pub per_second: Option<f64>,
-    /// When it comes to its limit, if it goes on so; `None` where it does not grow, or nothing can be told.
+    /// When it comes to its limit, if it goes on so, 0 where it is there; `None` where it does not grow, or nothing can be told.
     pub seconds_left: Option<f64>,
     /// For how many seconds it was looked at.
     pub looked_seconds: f64,
@@ -116,7 +116,8 @@ pub struct Outlook {
 struct Note {
     at: Instant,
     file_bytes: u64,
-    log_end: u64,
+    /// As of [`Core::log_share`](crate::core::Core::log_share): of another limit, it counts other log.
+    log: (u64, u64),
     held_bytes: u64,
 }
 
@@ -134,7 +135,7 @@ impl Shared {
         let note = Note {
             at,
             file_bytes: self.core.space.capacity() * self.core.page_size as u64,
-            log_end: self.core.log.end().0,
+            log: self.core.log_share(),
             held_bytes: self.garbage().held_bytes(),
         };
         let mut notes = self.notes.0.lock();
@@ -146,15 +147,52 @@ impl Shared {
 }
 
 impl Notes {
-    /// For how many seconds it was looked, and by how many bytes a second something has grown.
-    fn rate(&self, of: impl Fn(&Note) -> u64, now: u64) -> (f64, Option<f64>) {
+    /// How something grows that is `value` at `at`, since the first note that has it.
+    fn growth(&self, of: impl Fn(&Note) -> Option<u64>, value: u64, at: Instant) -> Growth {
         let notes = self.0.lock();
-        let Some(first) = notes.front() else { return (0.0, None) };
-        let looked = first.at.elapsed();
-        let grown = now as f64 - of(first) as f64;
+        let first = notes.iter().find_map(|note| of(note).map(|value| (note.at, value)));
+        let Some((since, before)) = first else { return Growth::default() };
+        let looked = at - since;
         let seconds = looked.as_secs_f64();
-        (seconds, (looked >= RATE_AFTER).then(|| grown / seconds))
+        let grown = value as f64 - before as f64;
+        let per_second = (looked >= RATE_AFTER).then(|| grown / seconds);
+        Growth { looked_seconds: seconds, per_second }
     }
+}
+
+/// For how many seconds something was looked at, and by how many bytes a second it has grown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    looked_seconds: f64,
+    per_second: Option<f64>,
+}
+
+impl Gauge {
+    fn new(name: &str, value: f64, limit: Option<f64>, growth: Growth, note: String) -> Self {
+        let Growth { looked_seconds, per_second } = growth;
+        let rate = per_second.filter(|rate| *rate > 0.0);
+        let seconds_left = limit.zip(rate).map(|(limit, rate)| (limit - value).max(0.0) / rate);
+        Gauge { name: name.to_owned(), value, limit, per_second, seconds_left, looked_seconds, note }
+    }
+}
+
+/// The log that no checkpoint has let go of. Pages that come home make it less: the rate is what is left of the two together.
+fn log_gauge(notes: &Notes, (used, limit): (u64, u64), at: Instant) -> Gauge {
+    let growth = notes.growth(|note| (note.log.1 == limit).then_some(note.log.0), used, at);
+    let slow_from = limit as f64 * SLOW_FROM as f64 / 100.0;
+    let note = format!("{} of log are not in the file yet, of {}", format_size(used), format_size(limit));
+    Gauge::new("log", used as f64, Some(slow_from), growth, note)
+}
+
+/// Garbage that is held back, beside a file of so many bytes.
+fn horizon_gauge(notes: &Notes, held: u64, file: u64, at: Instant, note: String) -> Gauge {
+    let growth = notes.growth(|note| Some(note.held_bytes), held, at);
+    Gauge::new("horizon", held as f64, Some(held_much(file)), growth, note)
+}
+
+/// From how many bytes on garbage that is held back is worth a warning, beside a file of so many.
+fn held_much(file: u64) -> f64 {
+    (file / HELD_MUCH).max(HELD_MUCH_BYTES) as f64
 }
 
 /// What an alarm goes by, from where on it is one of that severity, and what both are counted in.
@@ -290,43 +328,25 @@ impl Database {
 
     fn look_at_space(&self, found: &mut Found) {
         let file = self.shared.core.space.capacity() * self.page_size() as u64;
-        let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.file_bytes, file);
+        let growth = self.shared.notes.growth(|note| Some(note.file_bytes), file, clock::now());
         let free = self.free_bytes();
-        let left = free.zip(per_second).and_then(|(free, rate)| (rate > 0.0).then(|| free as f64 / rate));
         let note = match free {
             Some(free) => format!("{} of file, {} free on its device", format_size(file), format_size(free)),
             None => format!("{} of file; what is free on its device is not known", format_size(file)),
         };
-        found.gauges.push(Gauge {
-            name: "space".to_owned(),
-            value: file as f64,
-            limit: free.map(|free| (file + free) as f64),
-            per_second,
-            seconds_left: left,
-            looked_seconds,
-            note,
-        });
+        let gauge = Gauge::new("space", file as f64, free.map(|free| (file + free) as f64), growth, note);
+        let left = gauge.seconds_left.map(|left| (left, gauge.looked_seconds));
+        found.gauges.push(gauge);
         let Some(free) = free else { return };
-        if let Some(shortage) = shortage(free, file, left.map(|left| (left, looked_seconds))) {
+        if let Some(shortage) = shortage(free, file, left) {
             let (severity, what, figure) = shortage;
             found.alarm("space", severity, what, Some(figure), SPACE_ADVICE);
         }
     }
 
     fn look_at_log(&self, found: &mut Found) {
-        let core = &self.shared.core;
-        let (used, limit) = core.log_share();
-        let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.log_end, core.log.end().0);
-        found.gauges.push(Gauge {
-            name: "log".to_owned(),
-            value: used as f64,
-            limit: Some(limit as f64),
-            per_second,
-            // Pages that come home make room: how fast that is, is not known ahead.
-            seconds_left: None,
-            looked_seconds,
-            note: format!("{} of log are not in the file yet, of {}", format_size(used), format_size(limit)),
-        });
+        let (used, limit) = self.shared.core.log_share();
+        found.gauges.push(log_gauge(&self.shared.notes, (used, limit), clock::now()));
         let percent = 100.0 * used as f64 / limit.max(1) as f64;
         let what =
             || format!("the log has {percent:.0} % of what it may: writers are slowed until pages come home");
@@ -337,7 +357,6 @@ impl Database {
     fn look_at_horizon(&self, found: &mut Found) {
         let garbage = self.shared.garbage();
         let held = garbage.held_bytes();
-        let (looked_seconds, per_second) = self.shared.notes.rate(|note| note.held_bytes, held);
         let oldest = garbage.holders.first();
         let note = match oldest {
             Some(oldest) => format!(
@@ -348,17 +367,9 @@ impl Database {
             ),
             None => "nothing is held back".to_owned(),
         };
-        found.gauges.push(Gauge {
-            name: "horizon".to_owned(),
-            value: held as f64,
-            limit: None,
-            per_second,
-            seconds_left: None,
-            looked_seconds,
-            note: note.clone(),
-        });
         let file = self.shared.core.space.capacity() * self.page_size() as u64;
-        let much = (file / HELD_MUCH).max(HELD_MUCH_BYTES) as f64;
+        found.gauges.push(horizon_gauge(&self.shared.notes, held, file, clock::now(), note.clone()));
+        let much = held_much(file);
         let very_much = (file / HELD_VERY_MUCH).max(4 * HELD_MUCH_BYTES) as f64;
         let advice = "end who holds it (gannet_snapshots, pg_terminate_backend), or set snapshot_limit";
         found.beyond("horizon", (held as f64, much, very_much, "bytes"), || note, advice);
@@ -503,6 +514,67 @@ mod tests {
         assert_eq!(of(gib, gib, hours(0.5)), Some((Severity::Critical, 1800.0, 3600.0, "seconds")));
         assert_eq!(of(gib, 100 * gib, hours(0.5)).unwrap().3, "seconds");
         assert_eq!(of(gib, 100 * gib, hours(2.0)).unwrap().3, "seconds");
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    /// Notes, each of a time in seconds, the log, its limit, and garbage that was held back.
+    fn notes(of: &[(u64, u64, u64, u64)]) -> Notes {
+        let note = |&(seconds, used, limit, held_bytes): &(u64, u64, u64, u64)| Note {
+            at: at(seconds),
+            file_bytes: 0,
+            log: (used, limit),
+            held_bytes,
+        };
+        Notes(Mutex::new(of.iter().map(note).collect()))
+    }
+
+    #[test]
+    fn the_log_is_foretold_by_what_no_checkpoint_has_let_go_of() {
+        let told = |notes: &Notes, share, seconds| {
+            let gauge = log_gauge(notes, share, at(seconds));
+            (gauge.per_second, gauge.seconds_left, gauge.looked_seconds)
+        };
+        assert_eq!(log_gauge(&notes(&[]), (100, 1000), at(1)).limit, Some(750.0));
+        assert_eq!(told(&notes(&[]), (100, 1000), 100), (None, None, 0.0));
+        let seen = notes(&[(10, 100, 1000, 0), (20, 900, 1000, 0)]);
+        assert_eq!(told(&seen, (250, 1000), 69), (None, None, 59.0), "too little was seen");
+        // 150 bytes more in 100 seconds; 500 of those before the alarm are left.
+        assert_eq!(told(&seen, (250, 1000), 110), (Some(1.5), Some(500.0 / 1.5), 100.0));
+        assert_eq!(told(&seen, (800, 1000), 110), (Some(7.0), Some(0.0), 100.0), "it is there");
+        // Much was written, and its pages have come home.
+        assert_eq!(told(&seen, (100, 1000), 110), (Some(0.0), None, 100.0));
+        assert_eq!(told(&seen, (50, 1000), 110), (Some(-0.5), None, 100.0));
+    }
+
+    #[test]
+    fn log_that_a_crash_has_left_is_not_compared_with_that_of_after() {
+        let seen = notes(&[(10, 100, 500, 0), (20, 120, 500, 0), (30, 700, 1000, 0)]);
+        let gauge = log_gauge(&seen, (710, 1000), at(80));
+        assert_eq!((gauge.per_second, gauge.looked_seconds), (None, 50.0));
+        let gauge = log_gauge(&seen, (740, 1000), at(110));
+        assert_eq!((gauge.per_second, gauge.seconds_left), (Some(0.5), Some(20.0)));
+        let gauge = log_gauge(&seen, (300, 500), at(110));
+        assert_eq!((gauge.per_second, gauge.seconds_left), (Some(2.0), Some(37.5)));
+    }
+
+    #[test]
+    fn garbage_that_is_held_back_is_foretold_until_its_alarm() {
+        let (mib, gib) = (1 << 20, 1 << 30);
+        let seen = notes(&[(10, 0, 0, 4 * mib)]);
+        let of = |held, file, seconds| horizon_gauge(&seen, held, file, at(seconds), String::new());
+        let gauge = of(24 * mib, gib, 50);
+        assert_eq!((gauge.limit, gauge.seconds_left), (Some((gib / 10) as f64), None), "too little was seen");
+        // A MiB every five seconds.
+        let gauge = of(24 * mib, 0, 110);
+        assert_eq!(gauge.per_second, Some(mib as f64 / 5.0));
+        assert_eq!((gauge.limit, gauge.seconds_left), (Some((64 * mib) as f64), Some(200.0)));
+        assert_eq!(of(24 * mib, 1280 * mib, 110).seconds_left, Some(520.0), "beside a larger file");
+        assert_eq!(of(94 * mib, 0, 110).seconds_left, Some(0.0), "it is there");
+        assert_eq!(of(4 * mib, 0, 110).seconds_left, None);
+        assert_eq!(of(0, 0, 110).seconds_left, None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! 0: nothing is to be seen to. 1: something is. 2: something is, now. 3: it could not be looked, or the command line is wrong. 130:
 //! stopped by Ctrl-C. (As monitoring plug-ins have it.)
 
+mod machine;
 mod running;
 
 use crate::arguments::{Doctor, Format};
@@ -36,8 +37,6 @@ const MEASURE: Duration = Duration::from_secs(3);
 const SCRATCH_BYTES: u64 = 256 << 20;
 /// Bytes of a database's files in the OS cache that are worth a remark.
 const CACHED_MUCH: u64 = 16 << 20;
-/// No device makes a write durable that fast without a cache of its own.
-const IMPLAUSIBLE: Duration = Duration::from_micros(20);
 
 /// How much a remark weighs; the heaviest one decides the exit status.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -146,6 +145,8 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     // A server has its socket beside the name that it was given.
     let server = place.database.as_ref().and_then(|_| sql::server_address(&options.path, &serve::owner()));
     let disk = Arc::new(RealDisk::default());
+    // Before a measurement keeps the device busy.
+    let pressed = Pressure::of_this_machine();
     report["folder"] = json!(text(&place.folder));
     let (mut may_write, mut is_full) = (true, false);
     report["io"] = match probe_mode(&disk, &Scratch::new(&place.folder).0, options.io, remarks) {
@@ -182,19 +183,9 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         }
     }
     let memory = Memory::of_this_machine();
-    let default_budget = EngineOptions::default().memory;
-    if let Some(limit) = memory.limit().filter(|limit| *limit < 2 * default_budget) {
-        remarks.add(
-            Weight::Note,
-            format!(
-                "the default budget of {} is more than half of the {} there are: give --memory",
-                format_size(default_budget),
-                format_size(limit)
-            ),
-        );
-    }
     report["memory"] = memory_report(&memory);
-    report["pressure"] = pressure(&memory, &Pressure::of_this_machine(), remarks);
+    report["pressure"] = pressure_report(&pressed);
+    machine::note_machine(&memory, &pressed, remarks);
     let free = disk.free_bytes(&place.folder).ok().flatten();
     report["free_bytes"] = json!(free);
     if let Some(database) = &place.database {
@@ -212,12 +203,16 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         match job::connect(&address, "doctor") {
             Ok(mut connection) => {
                 report["server"] = running::look(&mut connection, remarks)?;
-                return Ok(());
             }
             Err(error) if error.is::<Interrupted>() => return Err(error),
             // A server that ended at once has left its socket.
             Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
         }
+    }
+    let is_served = report["server"].is_object();
+    machine::note_budget(&memory, EngineOptions::default().memory, is_served, remarks);
+    if is_served {
+        return Ok(());
     }
     // What a server says itself otherwise.
     let all_buffered = report["io"]["effective"] == Mode::Buffered.name();
@@ -271,33 +266,6 @@ fn note_free(free: Option<u64>, database: &Value, remarks: &mut Remarks) {
     remarks.add(weight, format!("space: {free} are free, less than {threshold}; {SPACE_ADVICE}"));
 }
 
-/// What the machine is short of.
-fn pressure(memory: &Memory, pressure: &Pressure, remarks: &mut Remarks) -> Value {
-    let stalled = |stalls: Option<(f64, f64)>| match stalls {
-        Some((some, full)) => json!({ "some_percent": some, "full_percent": full }),
-        None => Value::Null,
-    };
-    if let Some((some, full)) = pressure.memory.filter(|(some, full)| *some >= 10.0 || *full >= 5.0) {
-        let weight = if full >= 5.0 { Weight::Critical } else { Weight::Warning };
-        let remark = format!(
-            "memory is short: in {some:.1} % of the last ten seconds somebody waited for it, in {full:.1} % everybody"
-        );
-        remarks.add(weight, remark);
-    }
-    if let (Some(total), Some(free)) = (memory.swap_total.filter(|total| *total > 0), memory.swap_free)
-        && free < total / 2
-    {
-        let remark =
-            format!("{} of {} of swap space are used", format_size(total - free), format_size(total));
-        remarks.add(Weight::Warning, remark);
-    }
-    json!({
-        "memory": stalled(pressure.memory),
-        "io": stalled(pressure.io),
-        "swappiness": pressure.swappiness,
-    })
-}
-
 /// Files of ours that the OS caches are there twice.
 fn note_cached(database: &Value, remarks: &mut Remarks) {
     let bytes = |file: &Value, name: &str| file[name].as_u64().unwrap_or_default();
@@ -321,8 +289,21 @@ fn memory_report(memory: &Memory) -> Value {
         "swap_free_bytes": memory.swap_free,
         "cgroup_limit_bytes": memory.cgroup_limit,
         "cgroup_used_bytes": memory.cgroup_used,
+        "cgroup_cached_bytes": memory.cgroup_cached,
         "cgroup_swap_limit_bytes": memory.cgroup_swap_limit,
         "limit_bytes": memory.limit(),
+    })
+}
+
+fn pressure_report(pressure: &Pressure) -> Value {
+    let stalled = |stalls: Option<(f64, f64)>| match stalls {
+        Some((some, full)) => json!({ "some_percent": some, "full_percent": full }),
+        None => Value::Null,
+    };
+    json!({
+        "memory": stalled(pressure.memory),
+        "io": stalled(pressure.io),
+        "swappiness": pressure.swappiness,
     })
 }
 
@@ -416,12 +397,8 @@ fn measure(
         let remark = "the device was measured through the OS cache: its figures are too good";
         remarks.add(Weight::Warning, remark);
     }
-    if let Some(latency) = calibration.sync_write_latency.filter(|latency| *latency < IMPLAUSIBLE) {
-        let remark = format!(
-            "a write is said to be durable after {} µs: a cache in front of the device says so, and has to survive a power cut",
-            latency.as_micros()
-        );
-        remarks.add(Weight::Note, remark);
+    if let Some(latency) = calibration.sync_write_latency {
+        machine::note_durable_write(latency, remarks);
     }
     let micros = |time: Option<Duration>| time.map(|time| (time.as_nanos() as f64 / 100.0).round() / 10.0);
     Ok(json!({

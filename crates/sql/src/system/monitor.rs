@@ -235,7 +235,22 @@ fn background(store: &gannet_store::Database) -> Vec<Vec<Value>> {
         reason: "after a crash",
         detail: Some(report.to_string()),
     };
-    [checkpoint, sweep, restart].map(Standing::row).into()
+    let cold = (work.pages_left_cold > 0)
+        .then(|| format!("{} more were left out, as no memory was free for them", work.pages_left_cold));
+    let warm_up = Standing {
+        name: "warm-up",
+        state: match (work.warming_up, work.pages_to_warm) {
+            (true, _) => "running",
+            (false, 0) => "idle",
+            (false, _) => "pending",
+        },
+        unit: "pages",
+        done: work.pages_warmed,
+        left: work.pages_to_warm,
+        reason: "pages that were in memory at the last close",
+        detail: cold,
+    };
+    [checkpoint, sweep, restart, warm_up].map(Standing::row).into()
 }
 
 /// What the start of the database had to do, and what of that is left.

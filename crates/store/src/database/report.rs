@@ -75,6 +75,14 @@ pub struct WorkReport {
     pub segments_left: u64,
     /// Undo segments freed since the database was opened.
     pub segments_swept: u64,
+    /// Whether pages are fetched that were in memory at the last close.
+    pub warming_up: bool,
+    /// How many of them were fetched.
+    pub pages_warmed: u64,
+    /// How many of them are still to be fetched.
+    pub pages_to_warm: u64,
+    /// How many of them were left out, as no memory was free for them.
+    pub pages_left_cold: u64,
 }
 
 impl Database {
@@ -174,6 +182,8 @@ impl Database {
         let core = &self.shared.core;
         let mut dirty = Vec::new();
         self.pool.dirty_frames(&self.volume, &mut dirty);
+        let (warming_up, pages_warmed, pages_to_warm, pages_left_cold) =
+            self.shared.hot_pages.warming.report();
         WorkReport {
             redo_from: self.shared.writer.redo_from(),
             log_end: core.log.end(),
@@ -183,6 +193,10 @@ impl Database {
             sweeping: self.shared.sweeping.is_taken(),
             segments_left: self.shared.streams.lock().complete.len() as u64,
             segments_swept: self.shared.segments_swept.load(Ordering::Relaxed),
+            warming_up,
+            pages_warmed,
+            pages_to_warm,
+            pages_left_cold,
         }
     }
 
