@@ -205,7 +205,7 @@ pub(crate) struct Stat {
     /// Count every entry in one pass over the file, instead of estimating from a sample
     #[arg(long)]
     pub(crate) records: bool,
-    /// Only this table and its indexes, or this tree of a key-value store
+    /// Only this table and its indexes: t, public.t or public."a.b", letters as they are; or this tree of a key-value store
     #[arg(long, value_name = "T")]
     pub(crate) table: Option<String>,
     /// Write everything as JSON
@@ -315,7 +315,7 @@ pub(crate) struct Dump {
     /// Rows only, and where sequences stand
     #[arg(long)]
     pub(crate) data_only: bool,
-    /// This table only, with what belongs to it; may be repeated
+    /// This table only, with what belongs to it: t, public.t or public."a.b", letters as they are; may be repeated
     #[arg(long = "table", value_name = "T")]
     pub(crate) tables: Vec<String>,
     /// Threads that make text of rows, 1 to 64 [default: one for each processor, 8 at most]

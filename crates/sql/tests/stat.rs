@@ -2,7 +2,7 @@
 
 use gannet_sql::session::Rows;
 use gannet_sql::stat::{ObjectKind, StatRequest, Statistics, statistics};
-use gannet_sql::{Database, Session};
+use gannet_sql::{Database, Session, TableName};
 use gannet_store::{
     CreateOptions, Engine, EngineOptions, JobKind, JobOrder, JobReport, OpenOptions, StatMode,
     TransactionOptions, TreeContents, Watch,
@@ -170,16 +170,20 @@ fn a_map_of_keys_has_trees_by_their_names() {
     let mut txn = store.begin(TransactionOptions::default());
     let tree = txn.create_tree("fruit").unwrap();
     txn.put(&tree, b"apple", b"red").unwrap();
+    txn.create_tree("shop.fruit").unwrap();
     txn.commit().unwrap();
     let job = store.jobs().begin(JobOrder::new(JobKind::Stat));
     let look = |table: Option<&str>| {
-        let request = StatRequest { records: true, table: table.map(str::to_owned) };
+        let request = StatRequest { records: true, table: table.map(TableName::parse) };
         statistics(&store, &request, &mut Watch::new(&job, &mut |_| Ok(())))
     };
     let all = look(None).unwrap();
     let kinds: Vec<ObjectKind> = all.objects.iter().map(|object| object.kind).collect();
-    assert_eq!(kinds, [ObjectKind::Tree, ObjectKind::System, ObjectKind::System, ObjectKind::System]);
+    assert_eq!(kinds[..2], [ObjectKind::Tree; 2]);
+    assert_eq!(kinds[2..], [ObjectKind::System; 3]);
     assert_eq!(contents(&all, "fruit").rows.value, 1.0);
     assert_eq!(look(Some("fruit")).unwrap().objects.len(), 1);
+    // There are no schemas: a point is a part of the name.
+    assert_eq!(look(Some("shop.fruit")).unwrap().objects[0].name, "shop.fruit");
     assert!(look(Some("flowers")).unwrap_err().to_string().contains("\"flowers\" does not exist"));
 }

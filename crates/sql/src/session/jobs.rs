@@ -14,7 +14,7 @@ use crate::dump::{self, dump_with};
 use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
 use crate::sweep::{Swept, sweep};
 use crate::types::NO_MODIFIER;
-use crate::{Error, Result, SqlState, Type, Value};
+use crate::{Error, Result, SqlState, TableName, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
 use gannet_store::{Figure, Job, JobKind, JobOrder, JobReport, TreeContents, Unit, View, Watch};
@@ -257,7 +257,7 @@ impl Session {
         // What goes to the client is what it may read anyway.
         let (verbose, for_all) = (dump.verbose, dump.path.is_none());
         let mut running = Running { statement: "DUMP DATABASE", for_all, verbose, alone, client };
-        let options = self.dump_options(dump);
+        let options = self.dump_options(dump)?;
         let mut order = JobOrder::new(JobKind::Dump);
         order.about = dump.path.as_ref().map_or("to the client".to_owned(), |path| format!("to {path}"));
         let (figures, job) = match &dump.path {
@@ -296,16 +296,16 @@ impl Session {
         Ok(CommandTag { command: "DUMP DATABASE", rows: Some(1) })
     }
 
-    fn dump_options(&self, dump: &DumpDatabase) -> dump::Options {
-        dump::Options {
+    fn dump_options(&self, dump: &DumpDatabase) -> Result<dump::Options> {
+        Ok(dump::Options {
             format: if dump.csv { dump::Format::Csv } else { dump::Format::Sql },
             schema: dump.schema,
             data: dump.data,
-            tables: dump.tables.clone(),
+            tables: dump.tables.iter().map(table_name).collect::<Result<_>>()?,
             jobs: threads(dump.jobs),
             snapshot_limit: Some(self.state.settings().snapshot_limit.unwrap_or_default()),
             ..dump::Options::default()
-        }
+        })
     }
 
     pub(super) fn stat_database(
@@ -317,15 +317,10 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
         let mut running = Running { statement: "STAT DATABASE", for_all: false, verbose, alone, client };
-        if let Some(schema) =
-            table.and_then(|table| table.schema.as_ref()).filter(|schema| *schema != "public")
-        {
-            let message = format!("schema \"{schema}\" does not exist, or has no tables with pages");
-            return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, message));
-        }
-        let request = StatRequest { records, table: table.map(|table| table.name.clone()) };
+        let table = table.map(table_name).transpose()?;
         let mut order = JobOrder::new(JobKind::Stat);
-        order.about = request.table.clone().unwrap_or_default();
+        order.about = table.as_ref().map(|table| table.text().to_owned()).unwrap_or_default();
+        let request = StatRequest { records, table };
         let (mut outcome, job) = self
             .run_job(&mut running, order, |database, watch| statistics(database.store(), &request, watch))?;
         self.name_holders(&mut outcome);
@@ -382,6 +377,13 @@ impl Session {
         }
         Ok(CommandTag { command: "SWEEP DATABASE", rows: Some(rows.len() as u64) })
     }
+}
+
+/// A table that a statement names, in the schema that tables are in.
+fn table_name(relation: &CopyRelation) -> Result<TableName> {
+    let table = TableName::from(relation);
+    table.in_public().map_err(|error| error.at(relation.position))?;
+    Ok(table)
 }
 
 /// Threads that make text of rows, or rows of text.
