@@ -566,6 +566,16 @@ fn target(text: &str) -> Result<RecoveryTarget, String> {
         return Ok(RecoveryTarget::Point(name.to_owned()));
     }
     let number = text.strip_prefix("lsn:");
+    if is_lsn_of_postgresql(number.unwrap_or(text)) {
+        let point = if number.is_none() {
+            format!("; a point of that name is \"point:{text}\"")
+        } else {
+            String::new()
+        };
+        return Err(format!(
+            "{text:?} is an LSN as PostgreSQL writes it: here they are decimal numbers, as pg_create_restore_point gives them{point}"
+        ));
+    }
     if number.is_some() || text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number = number.unwrap_or(text).parse();
         return number.map(RecoveryTarget::Lsn).map_err(|_| format!("{text:?} is no LSN: give a number"));
@@ -583,6 +593,13 @@ fn target(text: &str) -> Result<RecoveryTarget, String> {
     };
     let micros = time.and_then(|time| u64::try_from(time.as_microsecond()).ok());
     micros.map(RecoveryTarget::Time).ok_or_else(|| format!("{text:?} is no time of this age"))
+}
+
+/// Whether a text is like `0/16B3748`.
+fn is_lsn_of_postgresql(text: &str) -> bool {
+    let is_half =
+        |half: &str| (1..=8).contains(&half.len()) && half.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.split_once('/').is_some_and(|(high, low)| is_half(high) && is_half(low))
 }
 
 /// Whether a text begins like `2026-11-23`.
@@ -654,6 +671,15 @@ mod tests {
             assert_eq!(target(&format!("point:{text}")), Ok(point));
         }
         assert_eq!(target("2026-1"), Ok(RecoveryTarget::Point("2026-1".to_owned())));
-        assert!(target("lsn:0/16B3748").is_err() && target("1960-01-01T00:00:00Z").is_err());
+        for text in ["0/16B3748", "lsn:0/16B3748", "ffffffff/0"] {
+            let error = target(text).unwrap_err();
+            assert!(error.contains("decimal numbers, as pg_create_restore_point"), "{error}");
+            assert_eq!(error.contains("point:"), !text.starts_with("lsn:"), "{error}");
+        }
+        for text in ["before/after", "0/123456789", "0/", "1/2/3", "point:0/16B3748"] {
+            let name = text.trim_start_matches("point:").to_owned();
+            assert_eq!(target(text), Ok(RecoveryTarget::Point(name)), "{text}");
+        }
+        assert!(target("lsn:0x10").is_err() && target("1960-01-01T00:00:00Z").is_err());
     }
 }
