@@ -215,8 +215,8 @@ pub(crate) struct Stat {
     pub(crate) opening: Opening,
 }
 
-const STAT_STATUS: &str = "Nothing is changed. Estimates say how far they may be off in 95 of 100 cases; what was counted beside writers is of \
-                           different moments.\n\nExit status: 0 done, pages that cannot be read included: these are named; 1 it failed, \
+const STAT_STATUS: &str = "Nothing is changed; a database that was not closed is brought up to date first, as by any opening. Estimates say how far \
+                           they may be off in 95 of 100 cases; what was counted beside writers is of different moments.\n\nExit status: 0 done, pages that cannot be read included: these are named; 1 it failed, \
                            or there is no such table; 130 stopped by Ctrl-C.";
 
 #[derive(Args, Debug)]
@@ -225,7 +225,8 @@ pub(crate) struct Sweep {
     /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
-    /// Remove nothing: show what garbage there is, who holds it back, and what removing it costs
+    /// Remove nothing: show what garbage there is, who holds it back, and what removing it costs. A database that was not closed is brought
+    /// up to date first, as by any opening
     #[arg(long, visible_alias = "dry-run")]
     pub(crate) show: bool,
     /// Write what was done as JSON
@@ -648,6 +649,16 @@ mod tests {
         let memory = kv.get_arguments().find(|argument| argument.get_id() == "memory").unwrap();
         let default = memory.get_default_values()[0].to_str().unwrap();
         assert_eq!(size(default).unwrap(), gannet_store::EngineOptions::default().memory);
+    }
+
+    #[test]
+    fn who_changes_nothing_says_that_a_database_is_brought_up_to_date_first() {
+        let mut command = Arguments::command();
+        for name in ["check", "stat", "sweep"] {
+            let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(help.contains("that was not closed is brought up to date first"), "{help}");
+        }
     }
 
     #[test]
