@@ -95,6 +95,36 @@ fn tables_and_indexes_are_rows_with_figures_that_agree_with_their_contents() {
 }
 
 #[test]
+fn every_estimate_of_a_row_has_its_error_beside_it() {
+    let fixture = Fixture::new();
+    let database = fixture.create();
+    let mut session = database.session("owner").unwrap();
+    run(
+        &mut session,
+        "insert into orders select n, null, 0, n || repeat('x', 600) from generate_series(5000, 40000) as n",
+    );
+    let mut look = |sql: &str| {
+        let rows = run(&mut session, sql);
+        let names: Vec<String> = rows.columns.iter().map(|column| column.name.clone()).collect();
+        let orders = rows.text().into_iter().find(|row| row[0] == "orders").unwrap();
+        names.into_iter().zip(orders).collect::<std::collections::BTreeMap<String, String>>()
+    };
+    let (sampled, counted) = (look("stat database table orders"), look("stat database table orders records"));
+    let errors: Vec<&String> = counted.keys().filter(|name| name.ends_with("_error")).collect();
+    assert_eq!(errors.len(), 10);
+    for name in errors {
+        let figure = name.trim_end_matches("_error");
+        assert!(counted.contains_key(figure), "{name}");
+        assert_eq!(sampled[figure].is_empty(), sampled[name].is_empty(), "{name}: {sampled:?}");
+        assert_eq!(counted[figure].is_empty(), counted[name].is_empty(), "{name}: {counted:?}");
+        assert!(matches!(counted[name].as_str(), "" | "0"), "{name}: {counted:?}");
+    }
+    for name in ["rows_error", "free_bytes_error", "fill_percent_error"] {
+        assert!(sampled[name].parse::<f64>().unwrap() > 0.0, "{name}: {sampled:?}");
+    }
+}
+
+#[test]
 fn duplicates_are_entries_that_agree_in_all_columns_of_their_index() {
     let fixture = Fixture::new();
     let database = fixture.create();

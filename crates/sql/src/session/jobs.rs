@@ -78,6 +78,15 @@ pub(super) fn stat_columns() -> Vec<OutputColumn> {
         count("long_values"),
         count("duplicates"),
         float("scattered_percent"),
+        count("dead_rows_error"),
+        count("old_versions_error"),
+        count("pages_error"),
+        count("free_bytes_error"),
+        float("fill_percent_error"),
+        float("average_bytes_error"),
+        count("long_values_error"),
+        count("duplicates_error"),
+        float("scattered_percent_error"),
     ])
 }
 
@@ -486,12 +495,15 @@ fn stat_row(object: &Object) -> Vec<Value> {
     let figure = |of: fn(&TreeContents) -> Option<Figure>| {
         contents.and_then(of).map_or(Value::Null, |figure| count(figure.value))
     };
+    // Rounded up: 0 is exact.
+    let off = |figure: Figure| Value::Int(figure.error.ceil() as i64);
+    let error = |of: fn(&TreeContents) -> Option<Figure>| contents.and_then(of).map_or(Value::Null, off);
     vec![
         Value::text(&object.name),
         Value::text(object.kind.name()),
         object.table.as_ref().map_or(Value::Null, Value::text),
         figure(|c| Some(c.rows)),
-        of(|c| Value::Int(c.rows.error.ceil() as i64)),
+        error(|c| Some(c.rows)),
         figure(|c| Some(c.dead_entries)),
         figure(|c| c.old_versions),
         count(object.pages.value),
@@ -503,6 +515,15 @@ fn stat_row(object: &Object) -> Vec<Value> {
         figure(|c| Some(c.long_values)),
         figure(|c| c.duplicates.map(|duplicates| duplicates.total)),
         of(|c| Value::Float(c.order.scattered_percent.value)),
+        error(|c| Some(c.dead_entries)),
+        error(|c| c.old_versions),
+        off(object.pages),
+        error(|c| Some(c.free_bytes)),
+        of(|c| Value::Float(c.fill_percent.error)),
+        of(|c| Value::Float(c.average_row_bytes.error)),
+        error(|c| Some(c.long_values)),
+        error(|c| c.duplicates.map(|duplicates| duplicates.total)),
+        of(|c| Value::Float(c.order.scattered_percent.error)),
     ]
 }
 
