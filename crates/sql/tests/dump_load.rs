@@ -226,7 +226,7 @@ fn a_table_with_its_schema_is_dumped_as_the_dump_itself_writes_it() {
     let all = [TableName::parse("public.orders"), TableName::parse("public.\"Order.lines\"")];
     let text = dumped(&database, &dump::Options { tables: all.to_vec(), ..dump::Options::default() });
     assert!(text.contains("COPY public.orders") && text.contains("COPY public.\"Order.lines\""), "{text}");
-    let mut session = database.session("owner").unwrap();
+    let mut session = database.session("gannet").unwrap();
     let mut dump = |name: &str, tables: &str| {
         let path = site.path(name);
         session
