@@ -205,7 +205,7 @@ pub(crate) struct Stat {
     /// Count every entry in one pass over the file, instead of estimating from a sample
     #[arg(long)]
     pub(crate) records: bool,
-    /// Only this table and its indexes, or this tree of a key-value store
+    /// Only this table and its indexes: t, public.t or public."a.b", letters as they are; or this tree of a key-value store
     #[arg(long, value_name = "T")]
     pub(crate) table: Option<String>,
     /// Write everything as JSON
@@ -215,8 +215,8 @@ pub(crate) struct Stat {
     pub(crate) opening: Opening,
 }
 
-const STAT_STATUS: &str = "Nothing is changed. Estimates say how far they may be off in 95 of 100 cases; what was counted beside writers is of \
-                           different moments.\n\nExit status: 0 done, pages that cannot be read included: these are named; 1 it failed, \
+const STAT_STATUS: &str = "Nothing is changed; a database that was not closed is brought up to date first, as by any opening. Estimates say how far \
+                           they may be off in 95 of 100 cases; what was counted beside writers is of different moments.\n\nExit status: 0 done, pages that cannot be read included: these are named; 1 it failed, \
                            or there is no such table; 130 stopped by Ctrl-C.";
 
 #[derive(Args, Debug)]
@@ -225,7 +225,8 @@ pub(crate) struct Sweep {
     /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
-    /// Remove nothing: show what garbage there is, who holds it back, and what removing it costs
+    /// Remove nothing: show what garbage there is, who holds it back, and what removing it costs. A database that was not closed is brought
+    /// up to date first, as by any opening
     #[arg(long, visible_alias = "dry-run")]
     pub(crate) show: bool,
     /// Write what was done as JSON
@@ -315,7 +316,7 @@ pub(crate) struct Dump {
     /// Rows only, and where sequences stand
     #[arg(long)]
     pub(crate) data_only: bool,
-    /// This table only, with what belongs to it; may be repeated
+    /// This table only, with what belongs to it: t, public.t or public."a.b", letters as they are; may be repeated
     #[arg(long = "table", value_name = "T")]
     pub(crate) tables: Vec<String>,
     /// Threads that make text of rows, 1 to 64 [default: one for each processor, 8 at most]
@@ -566,6 +567,16 @@ fn target(text: &str) -> Result<RecoveryTarget, String> {
         return Ok(RecoveryTarget::Point(name.to_owned()));
     }
     let number = text.strip_prefix("lsn:");
+    if is_lsn_of_postgresql(number.unwrap_or(text)) {
+        let point = if number.is_none() {
+            format!("; a point of that name is \"point:{text}\"")
+        } else {
+            String::new()
+        };
+        return Err(format!(
+            "{text:?} is an LSN as PostgreSQL writes it: here they are decimal numbers, as pg_create_restore_point gives them{point}"
+        ));
+    }
     if number.is_some() || text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number = number.unwrap_or(text).parse();
         return number.map(RecoveryTarget::Lsn).map_err(|_| format!("{text:?} is no LSN: give a number"));
@@ -583,6 +594,13 @@ fn target(text: &str) -> Result<RecoveryTarget, String> {
     };
     let micros = time.and_then(|time| u64::try_from(time.as_microsecond()).ok());
     micros.map(RecoveryTarget::Time).ok_or_else(|| format!("{text:?} is no time of this age"))
+}
+
+/// Whether a text is like `0/16B3748`.
+fn is_lsn_of_postgresql(text: &str) -> bool {
+    let is_half =
+        |half: &str| (1..=8).contains(&half.len()) && half.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.split_once('/').is_some_and(|(high, low)| is_half(high) && is_half(low))
 }
 
 /// Whether a text begins like `2026-11-23`.
@@ -634,6 +652,16 @@ mod tests {
     }
 
     #[test]
+    fn who_changes_nothing_says_that_a_database_is_brought_up_to_date_first() {
+        let mut command = Arguments::command();
+        for name in ["check", "stat", "sweep"] {
+            let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(help.contains("that was not closed is brought up to date first"), "{help}");
+        }
+    }
+
+    #[test]
     fn targets_are_times_numbers_and_names() {
         for text in ["2026-11-23T14:05:00+00:00", "2026-11-23T14:05:00Z", "2026-11-23 15:05:00+01"] {
             assert_eq!(target(text), Ok(RecoveryTarget::Time(1_795_442_700_000_000)), "{text}");
@@ -654,6 +682,15 @@ mod tests {
             assert_eq!(target(&format!("point:{text}")), Ok(point));
         }
         assert_eq!(target("2026-1"), Ok(RecoveryTarget::Point("2026-1".to_owned())));
-        assert!(target("lsn:0/16B3748").is_err() && target("1960-01-01T00:00:00Z").is_err());
+        for text in ["0/16B3748", "lsn:0/16B3748", "ffffffff/0"] {
+            let error = target(text).unwrap_err();
+            assert!(error.contains("decimal numbers, as pg_create_restore_point"), "{error}");
+            assert_eq!(error.contains("point:"), !text.starts_with("lsn:"), "{error}");
+        }
+        for text in ["before/after", "0/123456789", "0/", "1/2/3", "point:0/16B3748"] {
+            let name = text.trim_start_matches("point:").to_owned();
+            assert_eq!(target(text), Ok(RecoveryTarget::Point(name)), "{text}");
+        }
+        assert!(target("lsn:0x10").is_err() && target("1960-01-01T00:00:00Z").is_err());
     }
 }

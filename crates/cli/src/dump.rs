@@ -7,6 +7,7 @@ use crate::output::printable;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::Connection;
+use gannet_sql::TableName;
 use gannet_sql::dump::{Figures, Format, Keeper, Options, Target, dump};
 use gannet_store::{JobKind, JobOrder, JobReport};
 use serde_json::json;
@@ -94,7 +95,7 @@ fn options(arguments: &Dump) -> Options {
         },
         schema: !arguments.data_only,
         data: !arguments.schema_only,
-        tables: arguments.tables.clone(),
+        tables: arguments.tables.iter().map(|table| TableName::parse(table)).collect(),
         jobs: threads(arguments.jobs),
         mode: arguments.opening.io,
         snapshot_limit: None,
@@ -146,7 +147,7 @@ fn statement(target: &str, arguments: &Dump) -> String {
     }
     for (place, table) in arguments.tables.iter().enumerate() {
         text += if place == 0 { " TABLE " } else { ", " };
-        text += &format!("\"{}\"", table.replace('"', "\"\""));
+        text += &TableName::parse(table).to_string();
     }
     if let Some(jobs) = arguments.jobs {
         text += &format!(" JOBS {jobs}");

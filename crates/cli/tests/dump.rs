@@ -228,6 +228,8 @@ fn a_server_that_has_the_file_is_asked() {
         let read = |place: &str| std::fs::read(folder.join(place).join(&name)).unwrap();
         assert_eq!(read("here"), read("there"), "{name}");
     }
+    let (said, _) = ends(folder, &["dump", "shop.gnt", "orders.sql", "--table", "public.orders"], 0);
+    assert!(said.contains("through its server: 1 tables, 5000 rows"), "{said}");
     let (said, _) = ends(folder, &["load", "shop.sql", "new.gnt"], 0);
     assert!(said.contains("through its server: 2 tables, 5003 rows"), "{said}");
     let asked = |query: &str| ends(folder, &["sql", "new.gnt", "-q", "--format", "csv", "-c", query], 0).0;

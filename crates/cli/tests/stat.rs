@@ -58,6 +58,8 @@ fn a_file_is_described_in_sections() {
     assert!(said.starts_with("Statistics of shop.gnt: from a sample;"), "{said}");
     assert_eq!(line(&said, "Table orders", "Total records"), "20000");
     assert!(!said.contains("Table other") && !said.contains("Gannet's own"), "{said}");
+    let (said, _) = ends(folder.path(), &["stat", "shop.gnt", "--table", "public.orders"], 0);
+    assert_eq!(line(&said, "Table orders", "Total records"), "20000");
 }
 
 #[test]
@@ -94,6 +96,10 @@ fn a_server_describes_its_file() {
     assert_eq!(report["statistics"]["objects"].as_array().unwrap().len(), 2);
     let (_, complaint) = ends(folder.path(), &["stat", "shop.gnt", "--table", "nothing"], 1);
     assert!(complaint.contains("table \"nothing\" does not exist"), "{complaint}");
+    let report = json(folder.path(), &["stat", "shop.gnt", "--table", "public.orders"]);
+    assert_eq!(report["statistics"]["table"], "orders");
+    let (_, complaint) = ends(folder.path(), &["stat", "shop.gnt", "--table", "shop.orders"], 1);
+    assert!(complaint.contains("schema \"shop\" does not exist"), "{complaint}");
 }
 
 #[test]
@@ -103,6 +109,7 @@ fn what_cannot_be_described_is_said_in_one_line() {
     for (arguments, what) in [
         (&["stat", "nothing.gnt"][..], "\"nothing.gnt\" does not exist"),
         (&["stat", "shop.gnt", "--table", "nothing"], "table \"nothing\" does not exist"),
+        (&["stat", "shop.gnt", "--table", "shop.orders"], "schema \"shop\" does not exist"),
         (&["stat", "shop.gnt", "--table", "by_customer"], "\"by_customer\" is not a table"),
         (&["stat", "shop.gnt", "--memory", "1"], "a memory budget of"),
         (&["stat"], "<DB>"),

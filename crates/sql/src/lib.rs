@@ -39,9 +39,11 @@ pub mod splitter;
 pub mod stat;
 pub mod sweep;
 pub mod system;
+mod table_name;
 mod threads;
 pub mod types;
 
 pub use error::{Error, Fields, Result, SqlState};
 pub use session::{Client, CommandTag, Database, Execution, Notice, OutputColumn, Prepared, Session};
+pub use table_name::TableName;
 pub use types::{Type, Value};

@@ -4,7 +4,7 @@
 use gannet_sql::dump::{self, Format, Target, dump};
 use gannet_sql::load::{self, Embedded, Origin, Outcome, load};
 use gannet_sql::session::Rows;
-use gannet_sql::{Database, Error, Result};
+use gannet_sql::{Database, Error, Result, TableName};
 use gannet_store::{
     CreateOptions, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions, Watch,
 };
@@ -183,7 +183,7 @@ fn a_part_is_dumped_with_what_belongs_to_it() {
     let site = Site::new();
     let first = site.database("first.gnt", EVERYTHING);
     let only = |schema, data, tables: &[&str]| {
-        let tables = tables.iter().map(|name| (*name).to_owned()).collect();
+        let tables = tables.iter().map(|name| TableName::parse(name)).collect();
         dumped(&first, &dump::Options { schema, data, tables, ..dump::Options::default() })
     };
     let text = only(true, true, &["ident", "draws"]);
@@ -209,12 +209,34 @@ fn a_part_is_dumped_with_what_belongs_to_it() {
     let outcome = loaded(&third, site.file("data.sql", &text), &load::Options::default()).unwrap();
     assert_eq!((outcome.rows, outcome.built), (365, 8));
     assert_eq!(run(&third, "select count(*) from s where k = 2 and late = 'since then'"), [["13"]]);
-    let unknown = dump::Options { tables: vec!["nowhere".to_owned()], ..dump::Options::default() };
+    let unknown = dump::Options { tables: vec![TableName::parse("nowhere")], ..dump::Options::default() };
     let mut none = Vec::new();
     let error =
         job(&first, JobKind::Dump, |watch| dump(first.store(), &unknown, Target::Stream(&mut none), watch))
             .unwrap_err();
     assert!(error.to_string().contains("\"nowhere\""), "{error}");
+}
+
+#[test]
+fn a_table_with_its_schema_is_dumped_as_the_dump_itself_writes_it() {
+    let site = Site::new();
+    let script =
+        "create table orders (id int); create table \"Order.lines\" (id int); insert into orders values (7)";
+    let database = site.database("shop.gnt", script);
+    let all = [TableName::parse("public.orders"), TableName::parse("public.\"Order.lines\"")];
+    let text = dumped(&database, &dump::Options { tables: all.to_vec(), ..dump::Options::default() });
+    assert!(text.contains("COPY public.orders") && text.contains("COPY public.\"Order.lines\""), "{text}");
+    let mut session = database.session("gannet").unwrap();
+    let mut dump = |name: &str, tables: &str| {
+        let path = site.path(name);
+        session
+            .run(&format!("dump database to '{}' table {tables}", path.display()), &mut Rows::default())?;
+        Ok::<_, Error>(std::fs::read_to_string(path).unwrap())
+    };
+    assert_eq!(dump("both.sql", "public.orders, public.\"Order.lines\"").unwrap(), text);
+    let error = dump("none.sql", "orders, shop.orders").unwrap_err();
+    assert_eq!(error.state().to_string(), "3F000");
+    assert!(error.to_string().contains("schema \"shop\" does not exist"), "{error}");
 }
 
 #[test]
@@ -1085,7 +1107,7 @@ fn rows_alone_that_refer_to_each_other_in_a_circle_are_dumped_with_a_warning() {
     let whole = site.database("whole.gnt", "");
     loaded(&whole, site.file("whole.sql", &text), &load::Options::default()).unwrap();
     // Nor where only one of them is dumped; that its rows refer to each other is no matter, as they come together.
-    let part = dump::Options { tables: vec!["hen".to_owned()], ..rows_alone.clone() };
+    let part = dump::Options { tables: vec![TableName::parse("hen")], ..rows_alone.clone() };
     let text = dumped(&database, &part);
     assert!(!text.contains("Warning"));
     let third = site.database("third.gnt", schema);

@@ -2,7 +2,7 @@
 
 use gannet_sql::session::Rows;
 use gannet_sql::stat::{ObjectKind, StatRequest, Statistics, statistics};
-use gannet_sql::{Database, Session};
+use gannet_sql::{Database, Session, TableName};
 use gannet_store::{
     CreateOptions, Engine, EngineOptions, JobKind, JobOrder, JobReport, OpenOptions, StatMode,
     TransactionOptions, TreeContents, Watch,
@@ -95,6 +95,36 @@ fn tables_and_indexes_are_rows_with_figures_that_agree_with_their_contents() {
 }
 
 #[test]
+fn every_estimate_of_a_row_has_its_error_beside_it() {
+    let fixture = Fixture::new();
+    let database = fixture.create();
+    let mut session = database.session("owner").unwrap();
+    run(
+        &mut session,
+        "insert into orders select n, null, 0, n || repeat('x', 600) from generate_series(5000, 40000) as n",
+    );
+    let mut look = |sql: &str| {
+        let rows = run(&mut session, sql);
+        let names: Vec<String> = rows.columns.iter().map(|column| column.name.clone()).collect();
+        let orders = rows.text().into_iter().find(|row| row[0] == "orders").unwrap();
+        names.into_iter().zip(orders).collect::<std::collections::BTreeMap<String, String>>()
+    };
+    let (sampled, counted) = (look("stat database table orders"), look("stat database table orders records"));
+    let errors: Vec<&String> = counted.keys().filter(|name| name.ends_with("_error")).collect();
+    assert_eq!(errors.len(), 10);
+    for name in errors {
+        let figure = name.trim_end_matches("_error");
+        assert!(counted.contains_key(figure), "{name}");
+        assert_eq!(sampled[figure].is_empty(), sampled[name].is_empty(), "{name}: {sampled:?}");
+        assert_eq!(counted[figure].is_empty(), counted[name].is_empty(), "{name}: {counted:?}");
+        assert!(matches!(counted[name].as_str(), "" | "0"), "{name}: {counted:?}");
+    }
+    for name in ["rows_error", "free_bytes_error", "fill_percent_error"] {
+        assert!(sampled[name].parse::<f64>().unwrap() > 0.0, "{name}: {sampled:?}");
+    }
+}
+
+#[test]
 fn duplicates_are_entries_that_agree_in_all_columns_of_their_index() {
     let fixture = Fixture::new();
     let database = fixture.create();
@@ -170,16 +200,20 @@ fn a_map_of_keys_has_trees_by_their_names() {
     let mut txn = store.begin(TransactionOptions::default());
     let tree = txn.create_tree("fruit").unwrap();
     txn.put(&tree, b"apple", b"red").unwrap();
+    txn.create_tree("shop.fruit").unwrap();
     txn.commit().unwrap();
     let job = store.jobs().begin(JobOrder::new(JobKind::Stat));
     let look = |table: Option<&str>| {
-        let request = StatRequest { records: true, table: table.map(str::to_owned) };
+        let request = StatRequest { records: true, table: table.map(TableName::parse) };
         statistics(&store, &request, &mut Watch::new(&job, &mut |_| Ok(())))
     };
     let all = look(None).unwrap();
     let kinds: Vec<ObjectKind> = all.objects.iter().map(|object| object.kind).collect();
-    assert_eq!(kinds, [ObjectKind::Tree, ObjectKind::System, ObjectKind::System, ObjectKind::System]);
+    assert_eq!(kinds[..2], [ObjectKind::Tree; 2]);
+    assert_eq!(kinds[2..], [ObjectKind::System; 3]);
     assert_eq!(contents(&all, "fruit").rows.value, 1.0);
     assert_eq!(look(Some("fruit")).unwrap().objects.len(), 1);
+    // There are no schemas: a point is a part of the name.
+    assert_eq!(look(Some("shop.fruit")).unwrap().objects[0].name, "shop.fruit");
     assert!(look(Some("flowers")).unwrap_err().to_string().contains("\"flowers\" does not exist"));
 }

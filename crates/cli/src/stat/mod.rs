@@ -9,6 +9,7 @@ use crate::arguments::Stat;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
 use anyhow::{Context, Result};
+use gannet_sql::TableName;
 use gannet_sql::stat::{StatRequest, Statistics, statistics};
 use gannet_store::{JobKind, JobOrder, JobReport};
 use serde_json::{Value, json};
@@ -23,7 +24,10 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
     let name = job::shown(&options.database);
     let (found, job) = match place {
         Place::File(store) => {
-            let request = StatRequest { records: options.records, table: options.table.clone() };
+            let request = StatRequest {
+                records: options.records,
+                table: options.table.as_deref().map(TableName::parse),
+            };
             let mut order = JobOrder::new(JobKind::Stat);
             order.about = options.table.clone().unwrap_or_default();
             let done = job::here(store.jobs(), order, |watch| statistics(&store, &request, watch));
@@ -54,7 +58,7 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
 fn statement(options: &Stat) -> String {
     let mut statement = "STAT DATABASE".to_owned();
     if let Some(table) = &options.table {
-        statement += &format!(" TABLE \"{}\"", table.replace('"', "\"\""));
+        statement += &format!(" TABLE {}", TableName::parse(table));
     }
     if options.records {
         statement += " RECORDS";
@@ -90,5 +94,6 @@ mod tests {
             asked(&["--records", "--table", "a \"b\""]),
             "STAT DATABASE TABLE \"a \"\"b\"\"\" RECORDS VERBOSE"
         );
+        assert_eq!(asked(&["--table", "public.orders"]), "STAT DATABASE TABLE \"public\".\"orders\" VERBOSE");
     }
 }

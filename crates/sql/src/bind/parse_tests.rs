@@ -239,9 +239,10 @@ fn utility_statements() {
         assert_eq!(error(&format!("backup database {wrong}")).0, "42601", "{wrong}");
     }
     assert_eq!(
-        of("dump database to '/d' csv data only table a, \"B\" jobs 3 verbose"),
-        "DumpDatabase(DumpDatabase { path: Some(\"/d\"), csv: true, schema: false, data: true, tables: [\"a\", \"B\"], \
-         jobs: Some(3), verbose: true })"
+        of("dump database to '/d' csv data only table a, public.\"B\" jobs 3 verbose"),
+        "DumpDatabase(DumpDatabase { path: Some(\"/d\"), csv: true, schema: false, data: true, tables: \
+         [CopyRelation { schema: None, name: \"a\", position: 43 }, \
+         CopyRelation { schema: Some(\"public\"), name: \"B\", position: 46 }], jobs: Some(3), verbose: true })"
     );
     assert!(of("dump database to stdout").starts_with("DumpDatabase(DumpDatabase { path: None, csv: false"));
     assert_eq!(error("dump database to '/d' schema only data only").0, "42601");

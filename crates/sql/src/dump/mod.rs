@@ -27,7 +27,7 @@ pub(crate) use writer::{
 pub use writer::{Files, Keeper, Manifest, ManifestScript, ManifestTable, Target};
 
 use crate::catalog::{Catalog, Sequence, storage, stored_position};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, TableName};
 use gannet_io::ModeRequest;
 use gannet_store::{Database, Isolation, TransactionOptions, Unit, View, Watch};
 use scanner::Charged;
@@ -56,7 +56,7 @@ pub struct Options {
     /// Rows, and where sequences stand.
     pub data: bool,
     /// These tables only; all, where there are none.
-    pub tables: Vec<String>,
+    pub tables: Vec<TableName>,
     /// Threads that make text of rows, besides two for what waits for the device.
     pub jobs: usize,
     /// How files are opened.
@@ -96,7 +96,7 @@ pub struct Figures {
 /// Dumps a database as a job of it.
 ///
 /// # Errors
-/// Besides failures of devices: no definitions of SQL; an unknown table; a destination that is there; no memory; what `watch` fails with.
+/// Besides failures of devices: no definitions of SQL; an unknown table, or another schema; a destination that is there; no memory; what `watch` fails with.
 pub fn dump(
     store: &Database,
     options: &Options,

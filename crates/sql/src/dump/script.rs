@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Column, Oid, Sequence, Table};
 use crate::ddl::sequences_mentioned;
 use crate::system::definition::{self, quote_identifier};
 use crate::types::Type;
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, TableName};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
@@ -55,22 +55,23 @@ impl Script {
     /// them is left out.
     ///
     /// # Errors
-    /// 42P01 for a name that no table has.
-    pub(super) fn only(mut self, tables: &[String]) -> Result<Script> {
+    /// 42P01 for a name that no table has, 3F000 for another schema.
+    pub(super) fn only(mut self, tables: &[TableName]) -> Result<Script> {
         if tables.is_empty() {
             return Ok(self);
         }
+        let tables: Vec<&str> = tables.iter().map(TableName::in_public).collect::<Result<_>>()?;
         if let Some(unknown) =
             tables.iter().find(|name| !self.tables.iter().any(|table| table.name == **name))
         {
             let message = format!("there is no table \"{unknown}\"");
             return Err(Error::new(SqlState::UNDEFINED_TABLE, message));
         }
-        self.tables.retain(|table| tables.contains(&table.name));
+        self.tables.retain(|table| tables.contains(&table.name.as_str()));
         for parts in [&mut self.before, &mut self.positions] {
-            parts.retain(|part| part.tables.iter().any(|of| tables.contains(of)));
+            parts.retain(|part| part.tables.iter().any(|of| tables.contains(&of.as_str())));
         }
-        self.after.retain(|part| part.tables.iter().all(|of| tables.contains(of)));
+        self.after.retain(|part| part.tables.iter().all(|of| tables.contains(&of.as_str())));
         Ok(self)
     }
 

@@ -14,7 +14,7 @@ use crate::dump::{self, dump_with};
 use crate::stat::{Holder, Object, ObjectKind, StatRequest, Statistics, statistics};
 use crate::sweep::{Swept, sweep};
 use crate::types::NO_MODIFIER;
-use crate::{Error, Result, SqlState, Type, Value};
+use crate::{Error, Result, SqlState, TableName, Type, Value};
 use gannet_base::clock;
 use gannet_base::units::format_size;
 use gannet_store::{Figure, Job, JobKind, JobOrder, JobReport, TreeContents, Unit, View, Watch};
@@ -78,6 +78,15 @@ pub(super) fn stat_columns() -> Vec<OutputColumn> {
         count("long_values"),
         count("duplicates"),
         float("scattered_percent"),
+        count("dead_rows_error"),
+        count("old_versions_error"),
+        count("pages_error"),
+        count("free_bytes_error"),
+        float("fill_percent_error"),
+        float("average_bytes_error"),
+        count("long_values_error"),
+        count("duplicates_error"),
+        float("scattered_percent_error"),
     ])
 }
 
@@ -257,7 +266,7 @@ impl Session {
         // What goes to the client is what it may read anyway.
         let (verbose, for_all) = (dump.verbose, dump.path.is_none());
         let mut running = Running { statement: "DUMP DATABASE", for_all, verbose, alone, client };
-        let options = self.dump_options(dump);
+        let options = self.dump_options(dump)?;
         let mut order = JobOrder::new(JobKind::Dump);
         order.about = dump.path.as_ref().map_or("to the client".to_owned(), |path| format!("to {path}"));
         let (figures, job) = match &dump.path {
@@ -296,16 +305,16 @@ impl Session {
         Ok(CommandTag { command: "DUMP DATABASE", rows: Some(1) })
     }
 
-    fn dump_options(&self, dump: &DumpDatabase) -> dump::Options {
-        dump::Options {
+    fn dump_options(&self, dump: &DumpDatabase) -> Result<dump::Options> {
+        Ok(dump::Options {
             format: if dump.csv { dump::Format::Csv } else { dump::Format::Sql },
             schema: dump.schema,
             data: dump.data,
-            tables: dump.tables.clone(),
+            tables: dump.tables.iter().map(table_name).collect::<Result<_>>()?,
             jobs: threads(dump.jobs),
             snapshot_limit: Some(self.state.settings().snapshot_limit.unwrap_or_default()),
             ..dump::Options::default()
-        }
+        })
     }
 
     pub(super) fn stat_database(
@@ -317,15 +326,10 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
         let mut running = Running { statement: "STAT DATABASE", for_all: false, verbose, alone, client };
-        if let Some(schema) =
-            table.and_then(|table| table.schema.as_ref()).filter(|schema| *schema != "public")
-        {
-            let message = format!("schema \"{schema}\" does not exist, or has no tables with pages");
-            return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, message));
-        }
-        let request = StatRequest { records, table: table.map(|table| table.name.clone()) };
+        let table = table.map(table_name).transpose()?;
         let mut order = JobOrder::new(JobKind::Stat);
-        order.about = request.table.clone().unwrap_or_default();
+        order.about = table.as_ref().map(|table| table.text().to_owned()).unwrap_or_default();
+        let request = StatRequest { records, table };
         let (mut outcome, job) = self
             .run_job(&mut running, order, |database, watch| statistics(database.store(), &request, watch))?;
         self.name_holders(&mut outcome);
@@ -382,6 +386,13 @@ impl Session {
         }
         Ok(CommandTag { command: "SWEEP DATABASE", rows: Some(rows.len() as u64) })
     }
+}
+
+/// A table that a statement names, in the schema that tables are in.
+fn table_name(relation: &CopyRelation) -> Result<TableName> {
+    let table = TableName::from(relation);
+    table.in_public().map_err(|error| error.at(relation.position))?;
+    Ok(table)
 }
 
 /// Threads that make text of rows, or rows of text.
@@ -484,12 +495,15 @@ fn stat_row(object: &Object) -> Vec<Value> {
     let figure = |of: fn(&TreeContents) -> Option<Figure>| {
         contents.and_then(of).map_or(Value::Null, |figure| count(figure.value))
     };
+    // Rounded up: 0 is exact.
+    let off = |figure: Figure| Value::Int(figure.error.ceil() as i64);
+    let error = |of: fn(&TreeContents) -> Option<Figure>| contents.and_then(of).map_or(Value::Null, off);
     vec![
         Value::text(&object.name),
         Value::text(object.kind.name()),
         object.table.as_ref().map_or(Value::Null, Value::text),
         figure(|c| Some(c.rows)),
-        of(|c| Value::Int(c.rows.error.ceil() as i64)),
+        error(|c| Some(c.rows)),
         figure(|c| Some(c.dead_entries)),
         figure(|c| c.old_versions),
         count(object.pages.value),
@@ -501,6 +515,15 @@ fn stat_row(object: &Object) -> Vec<Value> {
         figure(|c| Some(c.long_values)),
         figure(|c| c.duplicates.map(|duplicates| duplicates.total)),
         of(|c| Value::Float(c.order.scattered_percent.value)),
+        error(|c| Some(c.dead_entries)),
+        error(|c| c.old_versions),
+        off(object.pages),
+        error(|c| Some(c.free_bytes)),
+        of(|c| Value::Float(c.fill_percent.error)),
+        of(|c| Value::Float(c.average_row_bytes.error)),
+        error(|c| Some(c.long_values)),
+        error(|c| c.duplicates.map(|duplicates| duplicates.total)),
+        of(|c| Value::Float(c.order.scattered_percent.error)),
     ]
 }
 

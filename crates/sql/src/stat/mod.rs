@@ -9,7 +9,7 @@
 
 pub(crate) mod names;
 
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, TableName};
 use gannet_store::{
     Database, Figure, HeaderStat, SpaceStat, StatMode, StatOptions, StatReport, TransactionStat,
     TreeContents, Watch,
@@ -23,7 +23,7 @@ pub struct StatRequest {
     /// Everything is counted, not estimated.
     pub records: bool,
     /// Only of this table and its indexes; in a database without definitions, of this tree.
-    pub table: Option<String>,
+    pub table: Option<TableName>,
 }
 
 /// What an object is.
@@ -161,16 +161,19 @@ impl Prepared {
     /// Reads the names of what there is.
     ///
     /// # Errors
-    /// An unknown table, or what keeps definitions from being read, unless they are damaged.
+    /// An unknown table, another schema, or what keeps definitions from being read, unless they are damaged.
     pub fn new(store: &Database, request: &StatRequest) -> Result<Self> {
         let (names, definitions_missing) = match Names::load(store) {
             Ok(names) => (names, None),
             Err(error) if crate::check::is_damage(&error) => (Names::default(), Some(error.to_string())),
             Err(error) => return Err(error),
         };
-        let trees = match &request.table {
-            Some(table) => Some(names.trees_of(store, table)?),
-            None => None,
+        let (table, trees) = match &request.table {
+            Some(table) => {
+                let (name, trees) = names.trees_of(store, table)?;
+                (Some(name.to_owned()), Some(trees))
+            }
+            None => (None, None),
         };
         let options = StatOptions {
             mode: if request.records { StatMode::Records } else { StatMode::Instant },
@@ -178,7 +181,7 @@ impl Prepared {
             leading: names.leading(),
             seed: None,
         };
-        Ok(Prepared { names, definitions_missing, table: request.table.clone(), options })
+        Ok(Prepared { names, definitions_missing, table, options })
     }
 
     /// What the store is to be asked for.

@@ -2,7 +2,7 @@
 
 use super::{Object, ObjectKind, unknown_table};
 use crate::catalog::{Catalog, Relation, Table, storage};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, TableName};
 use gannet_base::TreeId;
 use gannet_store::{Database, Leading, TransactionOptions, TreeStat};
 use std::collections::BTreeMap;
@@ -42,18 +42,24 @@ impl Names {
         Ok(Names { catalog: Some(catalog), trees })
     }
 
-    /// Trees of a table and its indexes, or the tree of this name.
-    pub(super) fn trees_of(&self, store: &Database, name: &str) -> Result<Vec<String>> {
+    /// A table's bare name, and trees of it and its indexes; or the tree of this name.
+    pub(super) fn trees_of<'n>(
+        &self,
+        store: &Database,
+        table: &'n TableName,
+    ) -> Result<(&'n str, Vec<String>)> {
         let Some(catalog) = &self.catalog else {
+            let name = table.text();
             let known = store.begin(TransactionOptions::default()).tree(name)?.is_some();
-            return if known { Ok(vec![name.to_owned()]) } else { Err(unknown_table(name)) };
+            return if known { Ok((name, vec![name.to_owned()])) } else { Err(unknown_table(name)) };
         };
+        let name = table.in_public()?;
         match catalog.names.get(name) {
             Some(Relation::Table(oid)) => {
                 let table = catalog.tables.get(oid).ok_or_else(|| unknown_table(name))?;
                 let further = table.indexes.iter().filter(|index| !index.primary);
                 let indexes = further.map(|index| index.storage.name.clone());
-                Ok(std::iter::once(table.storage.name.clone()).chain(indexes).collect())
+                Ok((name, std::iter::once(table.storage.name.clone()).chain(indexes).collect()))
             }
             Some(Relation::Index { .. } | Relation::Sequence(_)) => {
                 Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a table")))

@@ -1,6 +1,7 @@
 //! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, LOAD, STAT and SWEEP DATABASE, VERIFY. They are Gannet's own.
 
 use super::Utility;
+use super::copy::CopyRelation;
 use super::reader::Reader;
 use crate::{Error, Result, SqlState};
 use sqlparser::keywords::Keyword as K;
@@ -62,7 +63,7 @@ pub struct DumpDatabase {
     /// Not with SCHEMA ONLY.
     pub data: bool,
     /// TABLE: these only; all, where there are none.
-    pub tables: Vec<String>,
+    pub tables: Vec<CopyRelation>,
     /// JOBS
     pub jobs: Option<u32>,
     /// VERBOSE
@@ -233,9 +234,9 @@ fn dump_database(reader: &mut Reader<'_>) -> Result<Utility> {
         } else if dump.schema && dump.data && reader.accept_words(&["data", "only"]) {
             dump.schema = false;
         } else if dump.tables.is_empty() && reader.accept(K::TABLE) {
-            dump.tables.push(reader.name()?);
+            dump.tables.push(reader.relation()?);
             while reader.accept_token(&Token::Comma) {
-                dump.tables.push(reader.name()?);
+                dump.tables.push(reader.relation()?);
             }
         } else if dump.jobs.is_none() && reader.accept_words(&["jobs"]) {
             dump.jobs = Some(threads(reader)?);
