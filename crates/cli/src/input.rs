@@ -2,9 +2,9 @@
 
 use crate::arguments::Input;
 use crate::interrupt;
-use crate::kv::LONGEST_VALUE;
 use crate::output::Encoding;
 use anyhow::{Context, Result, bail};
+use gannet_store::MAX_VALUE;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const CHUNK: usize = 64 << 10;
 
 /// Bytes of input of the longest row there can be: each byte of a value may be written as `\\u0000`. Of more nothing is kept.
-const LONGEST_ROW: u64 = 6 * LONGEST_VALUE + (1 << 20);
+const LONGEST_ROW: u64 = 6 * MAX_VALUE + (1 << 20);
 
 /// The first key behind all keys with a prefix; `None` when there is none.
 pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {

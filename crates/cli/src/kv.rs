@@ -11,7 +11,8 @@ use gannet_base::units::format_size;
 use gannet_io::stats::Operation;
 use gannet_io::{Disk, ModeRequest, RealDisk};
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, Transaction, TransactionOptions, Tree,
+    CreateOptions, Database, Engine, EngineOptions, Error, MAX_VALUE, OpenOptions, Transaction,
+    TransactionOptions, Tree,
 };
 use serde_json::{Map, Value, json};
 use std::io::{self, Read, Write};
@@ -22,8 +23,6 @@ use std::sync::Arc;
 /// A load commits after so many rows, or so many bytes of keys and values.
 const BATCH_ROWS: u64 = 10_000;
 const BATCH_BYTES: u64 = 4 << 20;
-/// Bytes of the longest value that a database takes.
-pub(crate) const LONGEST_VALUE: u64 = 1 << 30;
 
 pub(crate) fn run(arguments: Kv) -> Result<()> {
     let Kv { path, mut command, options } = arguments;
@@ -63,9 +62,9 @@ pub(crate) fn create_options(memory: u64, page_size: Option<u64>) -> CreateOptio
 fn read_standard_input() -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let stdin = io::stdin().lock();
-    stdin.take(LONGEST_VALUE + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
-    if bytes.len() as u64 > LONGEST_VALUE {
-        bail!("standard input has more than {}, the longest value there can be", format_size(LONGEST_VALUE));
+    stdin.take(MAX_VALUE + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
+    if bytes.len() as u64 > MAX_VALUE {
+        bail!("standard input has more than {}, the longest value there can be", format_size(MAX_VALUE));
     }
     Ok(bytes)
 }

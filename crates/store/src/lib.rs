@@ -82,6 +82,7 @@ pub use jobs::{
     Watch,
 };
 pub use outlook::{Alarm, Gauge, Outlook, SPACE_ADVICE, Severity, little_space};
+pub use overflow::MAX_VALUE;
 pub use pool::reads::{ThreadReads, add_thread_reads, thread_reads};
 pub use sample::Sample;
 pub use scan::{Scan, Visitor};

@@ -29,8 +29,8 @@ pub(crate) const NEXT_AT: usize = HEADER_LEN;
 const COUNT_AT: usize = HEADER_LEN + 8;
 pub(crate) const LIST_AT: usize = HEADER_LEN + 16;
 
-/// Longest value in bytes.
-pub(crate) const MAX_VALUE: u64 = 1 << 30;
+/// The longest value there can be, in bytes.
+pub const MAX_VALUE: u64 = 1 << 30;
 
 /// Most value pages one mini-transaction writes.
 const PAGES_AT_ONCE: usize = 16;

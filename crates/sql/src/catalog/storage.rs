@@ -501,7 +501,9 @@ pub fn claim_table(
     oid: Oid,
 ) -> Result<Option<Arc<Table>>> {
     let known = catalog.tables.get(&oid).cloned();
-    match claim(transaction, &entries(catalog)?, Kind::Table, oid, known, |t| t.revision)? {
+    match locked(transaction, &entries(catalog)?, (Kind::Table, oid), LockMode::Exclusive, known, |t| {
+        t.revision
+    })? {
         Some(table) => {
             if let Some(old) = catalog.tables.insert(oid, Arc::clone(&table)) {
                 forget_names(&mut catalog.names, &old);
@@ -524,7 +526,7 @@ pub fn claim_table(
 /// Holds a table's definition until the transaction ends, and gives it as it is now; `None` when it is gone.
 pub fn hold_table(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Table>>> {
     let known = catalog.tables.get(&oid).cloned();
-    hold(transaction, &entries(catalog)?, Kind::Table, oid, known, |t| t.revision)
+    locked(transaction, &entries(catalog)?, (Kind::Table, oid), LockMode::Definition, known, |t| t.revision)
 }
 
 /// As [`claim_table`], for a sequence. Its position is not held, `nextval` goes on: see [`claim`](sequences::Numbers::claim).
@@ -534,7 +536,10 @@ pub fn claim_sequence(
     oid: Oid,
 ) -> Result<Option<Arc<Sequence>>> {
     let known = catalog.sequences.get(&oid).cloned();
-    let found = claim(transaction, &entries(catalog)?, Kind::Sequence, oid, known, |s| s.revision)?;
+    let found =
+        locked(transaction, &entries(catalog)?, (Kind::Sequence, oid), LockMode::Exclusive, known, |s| {
+            s.revision
+        })?;
     if let Some(old) = catalog.sequences.remove(&oid) {
         catalog.names.remove(&old.name);
     }
@@ -552,7 +557,9 @@ pub fn hold_sequence(
     oid: Oid,
 ) -> Result<Option<Arc<Sequence>>> {
     let known = catalog.sequences.get(&oid).cloned();
-    hold(transaction, &entries(catalog)?, Kind::Sequence, oid, known, |s| s.revision)
+    locked(transaction, &entries(catalog)?, (Kind::Sequence, oid), LockMode::Definition, known, |s| {
+        s.revision
+    })
 }
 
 /// As [`claim_table`], for a role.
@@ -562,7 +569,10 @@ pub fn claim_role(
     oid: Oid,
 ) -> Result<Option<Arc<Role>>> {
     let known = catalog.roles.get(&oid).cloned();
-    let found = claim(transaction, &entries(catalog)?, Kind::Role, oid, known, |r| r.revision)?;
+    let found =
+        locked(transaction, &entries(catalog)?, (Kind::Role, oid), LockMode::Exclusive, known, |r| {
+            r.revision
+        })?;
     match &found {
         Some(role) => drop(catalog.roles.insert(oid, Arc::clone(role))),
         None => drop(catalog.roles.remove(&oid)),
@@ -573,29 +583,7 @@ pub fn claim_role(
 /// Holds a role until the transaction ends, and gives it as it is now; `None` when it is gone.
 pub fn hold_role(transaction: &mut Transaction, catalog: &Catalog, oid: Oid) -> Result<Option<Arc<Role>>> {
     let known = catalog.roles.get(&oid).cloned();
-    hold(transaction, &entries(catalog)?, Kind::Role, oid, known, |r| r.revision)
-}
-
-fn claim<T: Definition>(
-    transaction: &mut Transaction,
-    tree: &Tree,
-    kind: Kind,
-    oid: Oid,
-    known: Option<Arc<T>>,
-    revision: impl Fn(&T) -> u64,
-) -> Result<Option<Arc<T>>> {
-    locked(transaction, tree, (kind, oid), LockMode::Exclusive, known, revision)
-}
-
-fn hold<T: Definition>(
-    transaction: &mut Transaction,
-    tree: &Tree,
-    kind: Kind,
-    oid: Oid,
-    known: Option<Arc<T>>,
-    revision: impl Fn(&T) -> u64,
-) -> Result<Option<Arc<T>>> {
-    locked(transaction, tree, (kind, oid), LockMode::Definition, known, revision)
+    locked(transaction, &entries(catalog)?, (Kind::Role, oid), LockMode::Definition, known, |r| r.revision)
 }
 
 /// A definition as it is once its lock was had.

@@ -549,10 +549,10 @@ impl Session {
         if !parameters.is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }
-        let (prepared, values) = self.executed(name, arguments)?;
-        if prepared.plan.is_none() {
+        if self.prepared(name)?.plan.is_none() {
             return Ok(None);
         }
+        let (prepared, values) = self.executed(name, arguments)?;
         self.start(&prepared, values, false).map(Some)
     }
 
