@@ -291,9 +291,19 @@ impl Core {
         self.read_only.get().is_some()
     }
 
+    /// Makes segments of the log ready ahead of their use. A failure other than a want of room is one of files that are written to, and ends
+    /// all changes.
+    pub(crate) fn prepare_log(&self) -> Result<()> {
+        self.log.prepare().inspect_err(|error| {
+            if error.is_fatal() {
+                self.poison.set_by(error);
+            }
+        })
+    }
+
     /// Makes the next segment ready; where the disk is full, by a checkpoint that sets old ones free.
     fn make_log_room(&self) -> Result<()> {
-        let mut result = self.log.prepare();
+        let mut result = self.prepare_log();
         for _ in 0..FULL_DISK_ATTEMPTS {
             if !matches!(result, Err(Error::NoSpace(_))) {
                 break;
@@ -306,7 +316,7 @@ impl Core {
             self.log.give_up_holds();
             self.volume.shorten_log();
             clock::sleep(FULL_DISK_PAUSE);
-            result = self.log.prepare();
+            result = self.prepare_log();
         }
         result
     }

@@ -85,6 +85,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         837889720874,
         "a page that restart could not read closed the database to changes, and nobody expected it",
     ),
+    (
+        784734178461,
+        "the log's folder could not be synced as a writer asked for room: it was told that the database is closed to changes, which it was not",
+    ),
 ];
 
 /// More than any healthy run takes: behind it somebody is taken to be stuck.

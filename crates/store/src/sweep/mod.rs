@@ -86,7 +86,7 @@ impl Shared {
                 }
             }
             self.core.poison.check()?;
-            self.prepare_log()?;
+            self.unless_passing(self.core.prepare_log())?;
             if learned < groups {
                 self.unless_passing(self.core.space.learn(&self.core, learned))?;
                 learned += 1;
@@ -208,7 +208,7 @@ impl Shared {
             round.check()?;
             if round.is_background() {
                 // It may be long until this thread is through.
-                self.prepare_log()?;
+                self.unless_passing(self.core.prepare_log())?;
                 self.end_old_holders();
             }
             let Some(records) = undo::read_page(core, id, segment)? else { break };
@@ -347,18 +347,6 @@ impl Shared {
             if !all_dead {
                 return Ok(());
             }
-        }
-    }
-
-    /// Makes segments of the log ready ahead of their use. No room for that is no reason to stop: whoever needs one gets the error.
-    fn prepare_log(&self) -> Result<()> {
-        match self.core.log.prepare() {
-            // Of a file that is written to.
-            Err(error @ Error::Io(_)) => {
-                self.core.poison.set(format!("background work: {error}"));
-                Err(error)
-            }
-            prepared => self.unless_passing(prepared),
         }
     }
 
