@@ -4,9 +4,9 @@ use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use gannet_base::units;
 use gannet_io::{Mode, ModeRequest};
-use gannet_store::RecoveryTarget;
+use gannet_store::{OpenOptions, RecoveryTarget};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// With the commit that it was built from: see `build.rs`.
@@ -85,6 +85,35 @@ pub(crate) struct Opening {
     pub(crate) io: ModeRequest,
 }
 
+/// What becomes of the log of a database that this process opens.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OwnLog {
+    /// How much log a restart may have to go through, for a file that this process opens
+    #[arg(long, global = true, value_name = "SIZE", env = "GANNET_WAL_LIMIT", default_value = "1GiB", value_parser = size)]
+    pub(crate) wal_limit: u64,
+    /// Where its log is archived, each database in a folder of its own name there, as `serve --archive` has it [default: nowhere]
+    #[arg(long, global = true, value_name = "DIR", env = "GANNET_ARCHIVE")]
+    pub(crate) archive_to: Option<PathBuf>,
+}
+
+impl OwnLog {
+    /// How a database file is opened then.
+    pub(crate) fn opening(&self, path: &Path, mode: ModeRequest) -> OpenOptions {
+        let archive = self.archive_to.as_deref().filter(|folder| !folder.as_os_str().is_empty());
+        let archive = archive.and_then(|folder| gannet_server::archive_of(folder, path));
+        OpenOptions { wal_limit: self.wal_limit, mode, archive, ..OpenOptions::default() }
+    }
+}
+
+/// How others are heeded.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Pacing {
+    /// How long others' requests to the device may take on average meanwhile, where a server does the work; 0s: as the server was started
+    /// with
+    #[arg(long, value_name = "DURATION", env = "GANNET_JOB_LATENCY_TARGET", value_parser = duration)]
+    pub(crate) job_latency_target: Option<Duration>,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Lab {
     /// What the laboratory is told
@@ -122,6 +151,10 @@ pub(crate) struct Backup {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 #[derive(Args, Debug)]
@@ -138,11 +171,17 @@ pub(crate) struct Restore {
     /// archive's end]
     #[arg(long, value_name = "TARGET", requires = "archive", value_parser = target)]
     pub(crate) to: Option<RecoveryTarget>,
+    /// Have a server do it, beside its users, where the backups and the file lie for it: a database file that it has open, or
+    /// postgres://user@host:port/database
+    #[arg(long, value_name = "DB")]
+    pub(crate) server: Option<OsString>,
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 #[derive(Args, Debug)]
@@ -161,6 +200,8 @@ pub(crate) struct Verify {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 #[derive(Args, Debug)]
@@ -174,6 +215,10 @@ pub(crate) struct Check {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 const CHECK_STATUS: &str = "Nothing is changed; a database that was not closed is brought up to date first, as by any opening.\n\n\
@@ -191,6 +236,10 @@ pub(crate) struct Compact {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 const COMPACT_HELP: &str = "Pages are made denser, moved to the begin of the file, and its end is cut off. It can be stopped at any time, and \
@@ -213,6 +262,10 @@ pub(crate) struct Stat {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 const STAT_STATUS: &str = "Nothing is changed; a database that was not closed is brought up to date first, as by any opening. Estimates say how far \
@@ -234,6 +287,10 @@ pub(crate) struct Sweep {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 const SWEEP_STATUS: &str = "A database that is open sweeps by itself all the time: this is for files at rest, and for who wants to know.\n\n\
@@ -327,6 +384,10 @@ pub(crate) struct Dump {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 const DUMP_STATUS: &str = "Everything is as it was at one moment. A dump is called DEST.partial until it is complete and durable.\n\n\
@@ -341,7 +402,7 @@ pub(crate) struct Load {
     /// A database file, whether or not a server has it open; or a server: postgres://user@host:port/database
     #[arg(value_name = "DB")]
     pub(crate) database: OsString,
-    /// Make a new database, which must not be there yet
+    /// Make a new database, which must not be there yet, and is archived from its next opening on
     #[arg(long)]
     pub(crate) create: bool,
     /// Page size of a new database: 4KiB, 8KiB, 16KiB or 32KiB [default: 8KiB]
@@ -358,6 +419,10 @@ pub(crate) struct Load {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
+    #[command(flatten)]
+    pub(crate) pacing: Pacing,
 }
 
 const LOAD_STATUS: &str = "The rows of a table are loaded as one transaction, each statement is one of its own.\n\n\
@@ -392,6 +457,8 @@ pub(crate) struct Sql {
     pub(crate) keep_going: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
 }
 
 const SQL_STATUS: &str = "Exit status: 0 done; 1 a statement of -c failed, or a file cannot be read; 2 no database, or a \
@@ -473,6 +540,8 @@ pub(crate) struct KvOptions {
     /// Keys and values are read and written as hexadecimal digits instead of text
     #[arg(long, global = true)]
     pub(crate) hex: bool,
+    #[command(flatten)]
+    pub(crate) log: OwnLog,
 }
 
 #[derive(Subcommand, Debug)]
@@ -643,12 +712,15 @@ mod tests {
     }
 
     #[test]
-    fn the_default_budget_is_the_stores() {
+    fn defaults_are_the_stores() {
         let command = Arguments::command();
         let kv = command.find_subcommand("kv").unwrap();
         let memory = kv.get_arguments().find(|argument| argument.get_id() == "memory").unwrap();
         let default = memory.get_default_values()[0].to_str().unwrap();
         assert_eq!(size(default).unwrap(), gannet_store::EngineOptions::default().memory);
+        let limit = kv.get_arguments().find(|argument| argument.get_id() == "wal_limit").unwrap();
+        let default = limit.get_default_values()[0].to_str().unwrap();
+        assert_eq!(size(default).unwrap(), OpenOptions::default().wal_limit);
     }
 
     #[test]

@@ -38,13 +38,13 @@ pub(crate) fn run(options: &Check) -> ExitCode {
 fn checked(options: &Check) -> Result<bool> {
     interrupt::listen()?;
     let cached = CachedBefore::look(&options.database)?;
-    let place = Place::find(&options.database, options.opening, "check")?;
+    let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "check")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
     let (outcome, job) = match place {
         Place::File(store) => {
             let done = job::here(store.jobs(), JobOrder::new(JobKind::Check), |watch| check(&store, watch));
-            let closed = store.close();
+            let closed = job::close(store);
             job::behind_closing(done.with_context(|| format!("cannot check {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {

@@ -15,14 +15,14 @@ use std::io::{self, Write};
 pub(crate) fn run(options: &Compact) -> Result<()> {
     interrupt::listen()?;
     let cached = CachedBefore::look(&options.database)?;
-    let place = Place::find(&options.database, options.opening, "compact")?;
+    let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "compact")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
     let (report, job) = match place {
         Place::File(store) => {
             let order = JobOrder::new(JobKind::Compact);
             let done = job::here(store.jobs(), order, |watch| store.compact_watched(watch));
-            let closed = store.close();
+            let closed = job::close(store);
             job::behind_closing(done.with_context(|| format!("cannot compact {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {

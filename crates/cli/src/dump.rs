@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
         no_link(&arguments.destination)?;
     }
     let cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
-    let place = Place::find(&arguments.database, arguments.opening, "dump")?;
+    let place =
+        Place::find(&arguments.database, (arguments.opening, &arguments.log, arguments.pacing), "dump")?;
     let by_server = place.is_server();
     let name = job::shown(&arguments.database);
     let options = options(arguments);
@@ -37,7 +38,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     let (figures, job) = match place {
         Place::File(store) => {
             let done = job::here(store.jobs(), order, |watch| dump(&store, &options, target, watch));
-            let closed = store.close();
+            let closed = job::close(store);
             let done = done.with_context(failed)?;
             closed.with_context(|| format!("cannot close {name:?}"))?;
             done

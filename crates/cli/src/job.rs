@@ -1,7 +1,7 @@
 //! Running a job: on a file that nobody has open, on one that a server has open, or at an address; with its progress, Ctrl-C, and what
 //! is said of it at the end.
 
-use crate::arguments::Opening;
+use crate::arguments::{Opening, OwnLog, Pacing};
 use crate::interrupt;
 use crate::output::printable;
 use crate::progress::Progress;
@@ -12,7 +12,8 @@ use gannet_io::residency;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use gannet_sql::load::Request;
 use gannet_store::{
-    Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit, Watch,
+    ArchiveState, Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit,
+    Watch,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -43,13 +44,32 @@ impl Opening {
     }
 }
 
+impl Pacing {
+    /// Has a server pace the jobs of this connection so.
+    pub(crate) fn ask_for(self, connection: &mut Connection) -> Result<()> {
+        let Some(target) = self.job_latency_target else { return Ok(()) };
+        let micros = target.as_nanos().div_ceil(1000);
+        let statement = format!("SET job_latency_target = '{micros}us'");
+        ask(connection, &statement).context("the server does not take --job-latency-target").map(drop)
+    }
+}
+
 impl Place {
     /// Opens the file, or connects to who has it open, or to the address.
-    pub(crate) fn find(database: &OsStr, opening: Opening, command: &str) -> Result<Place> {
+    pub(crate) fn find(
+        database: &OsStr,
+        (opening, log, pacing): (Opening, &OwnLog, Pacing),
+        command: &str,
+    ) -> Result<Place> {
+        let connect = |address: &Address| {
+            let mut connection = connect(address, command)?;
+            pacing.ask_for(&mut connection)?;
+            Ok::<_, anyhow::Error>(connection)
+        };
         if let Some(text) = database.to_str().filter(|text| Address::is_address(text)) {
             let variable = |name: &str| std::env::var(name).ok();
             let address = Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))?;
-            return Ok(Place::Address(connect(&address, command)?));
+            return Ok(Place::Address(connect(&address)?));
         }
         let path = Path::new(database);
         if !path.try_exists().with_context(|| format!("cannot look at {path:?}"))? {
@@ -57,13 +77,13 @@ impl Place {
         }
         // Who only looks, or sweeps itself, leaves garbage as it is; who writes makes some.
         let sweep = command == "load";
-        let open = OpenOptions { mode: opening.io, warm: false, sweep, ..OpenOptions::default() };
+        let open = OpenOptions { warm: false, sweep, ..log.opening(path, opening.io) };
         let server = || sql::server_address(path, &serve::owner());
         let engine = match opening.engine() {
             Ok(engine) => engine,
             // Where a server does the work, no memory is needed here.
             Err(error) => {
-                let connection = server().and_then(|address| connect(&address, command).ok());
+                let connection = server().and_then(|address| connect(&address).ok());
                 return connection.map(Place::Beside).ok_or(error);
             }
         };
@@ -72,7 +92,7 @@ impl Place {
                 let Some(address) = server() else {
                     bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path));
                 };
-                Ok(Place::Beside(connect(&address, command).context(why)?))
+                Ok(Place::Beside(connect(&address).context(why)?))
             }
             other => Ok(Place::File(other.with_context(|| format!("cannot open {path:?}"))?)),
         }
@@ -244,6 +264,25 @@ fn words_without_password(words: &str) -> String {
         rest = behind;
     }
     shown + rest
+}
+
+/// Closes a database that was opened here, and tells of an archive that did not take its log.
+pub(crate) fn close(database: Database) -> gannet_store::Result<()> {
+    tell_of_archive(&database);
+    database.close()
+}
+
+/// Says that the archive of a database did not take its log.
+pub(crate) fn tell_of_archive(database: &Database) {
+    let Some(archive) = database.archive_report() else { return };
+    if !matches!(archive.state, ArchiveState::Failing | ArchiveState::Refused) {
+        return;
+    }
+    crate::complain(&format!(
+        "the log is not archived in {:?}: {}; what the archive lacks is kept beside the database as far as --wal-limit reaches",
+        archive.destination,
+        archive.error.as_deref().unwrap_or("it is refused")
+    ));
 }
 
 /// What came of work on a database that was closed behind it. Where both have failed both are told; that nobody reads any more

@@ -11,8 +11,7 @@ use gannet_base::units::format_size;
 use gannet_io::stats::Operation;
 use gannet_io::{Disk, ModeRequest, RealDisk};
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, Error, MAX_VALUE, OpenOptions, Transaction,
-    TransactionOptions, Tree,
+    CreateOptions, Database, Engine, EngineOptions, Error, MAX_VALUE, Transaction, TransactionOptions, Tree,
 };
 use serde_json::{Map, Value, json};
 use std::io::{self, Read, Write};
@@ -39,7 +38,7 @@ pub(crate) fn run(arguments: Kv) -> Result<()> {
     let db = session.open(matches!(command, KvCommand::Put { .. } | KvCommand::Load { .. }))?;
     let done = session.execute(&db, &mut command, given);
     // What was committed is durable; closing also writes the pages home, so it can fail on its own.
-    let loaded = job::behind_closing(done, db.close(), &path.to_string_lossy())?;
+    let loaded = job::behind_closing(done, job::close(db), &path.to_string_lossy())?;
     if let Some(mut loaded) = loaded {
         session.add_io(&mut loaded)?;
         session.report(&loaded)?;
@@ -105,7 +104,7 @@ impl Session<'_> {
         let options = EngineOptions { memory: self.options.memory, ..EngineOptions::default() };
         options.check_machine()?;
         let engine = Engine::with_disk(disk, &options)?;
-        let open = OpenOptions { mode: self.options.io, ..OpenOptions::default() };
+        let open = self.options.log.opening(self.path, self.options.io);
         let exists = self.path.try_exists().with_context(|| format!("cannot look at {:?}", self.path))?;
         if !exists && !create {
             bail!("{:?} does not exist; put and load create a database", self.path);

@@ -186,6 +186,12 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
+/// A time, in microseconds since 1970-01-01 UTC, as `restore --to` takes it.
+pub(crate) fn instant(unix_us: u64) -> String {
+    let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "never".to_owned(), |time| time.to_string())
+}
+
 /// Writes a report: JSON as it is; a table with units, or CSV, for which groups are flattened to dotted names.
 pub(crate) fn report(out: &mut dyn Write, format: Format, report: &Value) -> Result<()> {
     match format {

@@ -15,14 +15,14 @@ use std::io::{self, Write};
 pub(crate) fn run(options: &Sweep) -> Result<()> {
     interrupt::listen()?;
     let cached = CachedBefore::look(&options.database)?;
-    let place = Place::find(&options.database, options.opening, "sweep")?;
+    let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "sweep")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
     let (swept, job) = match place {
         Place::File(store) => {
             let order = JobOrder::new(JobKind::Sweep);
             let done = job::here(store.jobs(), order, |watch| sweep(&store, options.show, watch));
-            let closed = store.close();
+            let closed = job::close(store);
             job::behind_closing(done.with_context(|| format!("cannot sweep {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {

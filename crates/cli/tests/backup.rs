@@ -495,6 +495,72 @@ fn what_is_no_backup_is_said_so() {
     assert!(!folder.join("copy.gnt").exists());
 }
 
+#[test]
+fn a_server_restores_what_lies_for_it_and_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    let (_, complaint) = ends(folder, &["restore", "backups", "copy.gnt", "--server", "shop.gnt"], 1);
+    assert!(complaint.contains("no server has \"shop.gnt\" open"), "{complaint}");
+    let server = Served::start(folder, &["shop.gnt"]);
+    let address = address(folder, "shop");
+    let by_server = |arguments: &[&str], server: &str, status| {
+        ends(folder, &[&["restore"], arguments, &["--server", server]].concat(), status)
+    };
+    let (said, _) = by_server(&["backups", "copy.gnt", "--json"], "shop.gnt", 0);
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert!(report["by_server"] == true && report["job"]["bytes_written"].as_u64() > Some(0), "{report}");
+    assert_eq!((report["database"].as_str(), orders(folder, "copy.gnt")), (Some("copy.gnt"), 5000));
+    let whole = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (said, _) = by_server(&[&whole("backups"), &whole("other.gnt")], &address, 0);
+    assert!(said.contains("restored by the server as it was at lsn"), "{said}");
+    assert_eq!(orders(folder, "other.gnt"), 5000);
+    for (arguments, server, words) in [
+        (["backups", "copy.gnt"], "shop.gnt", "copy.gnt"),
+        (["backups", "shop.gnt"], "shop.gnt", "shop.gnt"),
+        (["-", "new.gnt"], "shop.gnt", "standard input is of this machine"),
+        (["backups", "new.gnt"], &address, "give an absolute path of its machine"),
+        (["backups", "file:///new.gnt"], "shop.gnt", "is no file"),
+    ] {
+        let (_, complaint) = by_server(&arguments, server, 1);
+        assert!(complaint.contains(words), "{complaint}");
+    }
+    assert!(!folder.join("new.gnt").exists());
+    assert_eq!(orders(folder, "shop.gnt"), 5000);
+    drop(server);
+}
+
+#[test]
+fn commands_on_a_file_at_rest_go_on_with_its_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    std::fs::create_dir(folder.join("logs")).unwrap();
+    // The archive of the database begins.
+    drop(Served::start(folder, &["shop.gnt", "--archive", "logs"]));
+    ends(folder, &["backup", "shop.gnt", "backups", "--archive-to", "logs"], 0);
+    let add = "insert into orders select n, 'late' from generate_series(5001, 5100) as n";
+    let (to, limit) = (["--archive-to", "logs"], ["--wal-limit", "256MiB"]);
+    ends(folder, &[&["sql", "shop.gnt", "-q", "-c", add][..], &to, &limit].concat(), 0);
+    let (said, _) = ends(folder, &[&["compact", "shop.gnt"][..], &to].concat(), 0);
+    assert!(said.contains("shop.gnt"), "{said}");
+    let (said, _) = ends(folder, &[&["stat", "shop.gnt"][..], &to, &limit].concat(), 0);
+    assert!(said.contains("at most 256MiB (wal_limit)") && said.contains("logs/shop: "), "{said}");
+    let variables = [("GANNET_ARCHIVE", "logs"), ("GANNET_WAL_LIMIT", "128MiB")];
+    let output = gannet(folder, &["stat", "shop.gnt"]).envs(variables).output().unwrap();
+    let (said, _) = texts(&["stat", "shop.gnt"], output, 0);
+    assert!(said.contains("at most 128MiB (wal_limit)") && said.contains("logs/shop: "), "{said}");
+    let (said, _) = ends(folder, &["stat", "shop.gnt"], 0);
+    assert!(said.contains("at most 1GiB (wal_limit)") && !said.contains("logs/shop"), "{said}");
+    // Nobody else has opened it since with the archive: what it has came from these commands.
+    let (said, _) = ends(folder, &["restore", "backups", "copy.gnt", "--archive", "logs/shop"], 0);
+    assert_eq!(orders(folder, "copy.gnt"), 5100, "{said}");
+    let (said, complaint) = ends(folder, &["stat", "shop.gnt", "--archive-to", "nowhere/deep"], 0);
+    assert!(said.contains("nowhere/deep/shop: failing"), "{said}");
+    assert!(complaint.contains("the log is not archived in \"nowhere/deep/shop\": "), "{complaint}");
+}
+
 /// What a database says to one query, without the header.
 fn asked(folder: &Path, query: &str) -> String {
     let arguments = ["sql", "shop.gnt", "-q", "--format", "csv", "-c", query];
@@ -552,7 +618,23 @@ fn a_server_archives_and_a_restore_stops_where_it_is_told() {
         assert!(said.contains("of log from logs/shop"), "{said}");
         assert_eq!(orders(folder, file), count, "{said}");
     }
+    // And by the server, as jobs of it.
+    for (target, file, count) in [
+        (&["--to", "before the mistake"][..], "point-2.gnt", 5100),
+        (&["--to", &time], "time-2.gnt", 5100),
+        (&["--to", &format!("lsn:{lsn}")], "lsn-2.gnt", 5100),
+        (&[], "end-2.gnt", 10),
+    ] {
+        let by = ["--server", "shop.gnt", "--job-latency-target", "250us"];
+        let (said, _) = ends(folder, &[&["restore", "backups", file], &archive[..], &by, target].concat(), 0);
+        assert!(said.contains("restored by the server") && said.contains("of log from logs/shop"), "{said}");
+        assert_eq!(orders(folder, file), count, "{said}");
+    }
+    let seen = "select count(*) || ' ' || min(state) from gannet_jobs where job = 'restore' and about like '%-2.gnt'";
+    assert_eq!(asked(folder, seen), "4 done");
     let late = ["restore", "backups", "none.gnt", "--archive", "logs/shop", "--to", "2999-01-01T00:00:00Z"];
+    let (_, complaint) = ends(folder, &[&late[..], &["--server", "shop.gnt"]].concat(), 1);
+    assert!(complaint.contains("Within reach is everything from lsn"), "{complaint}");
     let (_, complaint) = ends(folder, &late, 1);
     assert!(complaint.contains("Within reach is everything from lsn"), "{complaint}");
     ends(folder, &["restore", "backups", "none.gnt", "--to", "lsn:1"], 1);

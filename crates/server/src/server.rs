@@ -63,11 +63,15 @@ pub struct ServerOptions {
     pub owner: String,
 }
 
+/// The folder in an archive that is the one of the database at `path`: it has its name.
+pub fn archive_of(archive: &Path, path: &Path) -> Option<PathBuf> {
+    path.file_stem().map(|name| archive.join(name))
+}
+
 impl ServerOptions {
     /// How the database at `path` is opened: each archives into a folder of its own, which has its name.
     pub fn opening(&self, path: &Path) -> OpenOptions {
-        let archive = self.open.archive.as_ref();
-        let archive = archive.zip(path.file_stem()).map(|(folder, name)| folder.join(name));
+        let archive = self.open.archive.as_deref().and_then(|folder| archive_of(folder, path));
         OpenOptions { archive, ..self.open.clone() }
     }
 

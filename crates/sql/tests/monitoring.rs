@@ -201,6 +201,50 @@ fn backups_are_verified_by_a_job_with_a_row_for_what_is_wrong() {
 }
 
 #[test]
+fn a_restore_is_a_job_beside_the_users() {
+    let fixture = Fixture::new();
+    let database = fixture.database("shop");
+    let mut session = database.session("owner").unwrap();
+    run(&mut session, "create table t (id int primary key); insert into t select generate_series(1, 5000)");
+    let at = |name: &str| fixture.folder.path().join(name).display().to_string();
+    std::fs::create_dir(at("backups")).unwrap();
+    run(&mut session, &format!("backup database to '{}'", at("backups")));
+    let restore = format!("restore database from '{}' to '{}'", at("backups"), at("copy.gnt"));
+    let mut rows = Rows::default();
+    session.run(&format!("{restore} verbose"), &mut rows).unwrap();
+    assert_eq!(rows.tag.as_ref().unwrap().to_string(), "RESTORE DATABASE 1");
+    let detail = rows.notices.last().unwrap().error.fields().detail.clone().unwrap();
+    assert!(
+        detail.contains("\"kind\":\"restore\"") && detail.contains("\"reverted_transactions\":"),
+        "{detail}"
+    );
+    let path = fixture.folder.path().join("copy.gnt");
+    let copy = Database::open(&fixture.engine, &path, &OpenOptions::default(), "owner").unwrap();
+    assert_eq!(one(&mut copy.session("owner").unwrap(), "select count(*) from t"), "5000");
+    let ended = "select state || ' ' || about from gannet_jobs where job = 'restore'";
+    assert_eq!(one(&mut session, ended), format!("done from {} to {}", at("backups"), at("copy.gnt")));
+    for (sql, state) in [
+        (restore.as_str(), "58030"),
+        ("begin; restore database from '/b' to '/n'", "25001"),
+        ("restore database from 'b' to '/n'", "42602"),
+        ("restore database from '/b' to 'n'", "42602"),
+        ("restore database from '/b' to '/n' archive 'a'", "42602"),
+        ("restore database from '/b' to 'file:///n'", "22023"),
+        ("restore database from 'ftp://host/b' to '/n'", "22023"),
+        ("restore database from '/b' to '/n' archive '/a' until time 'soon'", "22007"),
+        ("restore database from '/b' to '/n' archive '/a' until time 'infinity'", "22023"),
+        ("restore database from '/b' to '/n' archive '/a' until time '1969-01-01'", "22023"),
+    ] {
+        let error = session.run(sql, &mut Rows::default()).unwrap_err();
+        assert_eq!(error.state().to_string(), state, "{sql}: {error}");
+        run(&mut session, "rollback");
+    }
+    run(&mut session, "create role guest login");
+    let error = database.session("guest").unwrap().run(&restore, &mut Rows::default()).unwrap_err();
+    assert_eq!(error.to_string(), "must be superuser to do RESTORE DATABASE");
+}
+
+#[test]
 fn jobs_and_snapshots_are_told() {
     let fixture = Fixture::new();
     let database = fixture.database("shop");
@@ -267,6 +311,19 @@ fn forecasts_and_alarms_are_told() {
     assert_eq!(number(&mut session, foretold), 0);
     let alarms = "select count(*) from gannet_alarms where name in ('log', 'horizon', 'restart', 'failure')";
     assert_eq!(number(&mut session, alarms), 0);
+}
+
+#[test]
+fn the_servers_machine_is_seen() {
+    let fixture = Fixture::new();
+    let mut session = fixture.database("shop").session("owner").unwrap();
+    let rows =
+        "select count(*) from gannet_machine where memory_bytes >= available_bytes and available_bytes > 0";
+    assert_eq!(number(&mut session, rows), 1);
+    // Where there is a limit it is one, and shares are shares.
+    let odd = "select count(*) from gannet_machine where cgroup_limit_bytes <= 0 or swap_free_bytes > swap_bytes \
+               or memory_full_percent > memory_some_percent or io_some_percent not between 0 and 100";
+    assert_eq!(number(&mut session, odd), 0);
 }
 
 #[test]

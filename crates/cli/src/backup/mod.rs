@@ -1,5 +1,6 @@
 //! `gannet backup`, `gannet restore`, `gannet verify`: physical backups.
 
+mod by_server;
 mod from_server;
 mod verify;
 
@@ -8,15 +9,16 @@ pub(crate) use verify::verify;
 use crate::arguments::{Backup, Restore};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
-use crate::output::printable;
+use crate::output::{instant, printable};
 use crate::stat;
 use anyhow::{Context, Result, bail};
+use by_server::{ByServer, OTHER_FORM};
 use gannet_base::units::format_size;
 use gannet_server::frontend::Address;
 use gannet_sql::stat::{Prepared, StatRequest, Statistics};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, Database, Destination, Engine, JobKind, JobOrder,
-    JobReport, Manifest, OpenOptions, Since, Source,
+    JobReport, Manifest, OpenOptions, RecoveryTarget, Since, Source,
 };
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -48,7 +50,8 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if let Some(archive) = &arguments.archive {
         cached = cached.and(archive)?;
     }
-    let place = Place::find(&arguments.database, arguments.opening, "backup")?;
+    let place =
+        Place::find(&arguments.database, (arguments.opening, &arguments.log, arguments.pacing), "backup")?;
     let by_server = place.is_server();
     let name = job::shown(&arguments.database);
     let order = JobOrder {
@@ -59,7 +62,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
         Place::File(store) => {
             let done =
                 if to_stream { to_stdout(&store, arguments, order) } else { here(&store, arguments, order) };
-            let closed = store.close();
+            let closed = job::close(store);
             job::behind_closing(done.with_context(|| format!("cannot back {name:?} up")), closed, &name)?
         }
         Place::Beside(connection) | Place::Address(connection) if to_stream => {
@@ -276,6 +279,16 @@ fn about(paths: &[PathBuf]) -> String {
     format!("from {}", names.join(" "))
 }
 
+/// What was restored, and by whom.
+struct Restored {
+    by_server: bool,
+    manifest: Manifest,
+    end_lsn: u64,
+    redone_pages: u64,
+    reverted_transactions: u64,
+    job: JobReport,
+}
+
 pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     interrupt::listen()?;
     let (sources, target) = arguments.paths.split_at(arguments.paths.len() - 1);
@@ -283,57 +296,120 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     let is_elsewhere = |text: &str| Address::is_address(text) || gannet_object::is_url(text);
     if target.to_str().is_some_and(is_elsewhere) {
         bail!(
-            "{target:?} is no file: a restore makes a database file on this machine, which `gannet serve FILE` serves afterwards"
+            "{target:?} is no file: a restore makes a database file, which `gannet serve FILE` serves afterwards; a server makes one on its \
+             machine with --server"
         );
     }
-    let engine = arguments.opening.engine()?;
-    let mut cached = CachedBefore::look(target.as_os_str())?.and_backups(sources)?;
-    if let Some(archive) = &arguments.archive {
-        cached = cached.and(archive)?;
+    let mut server = match &arguments.server {
+        Some(server) => Some(ByServer::find(server, arguments.pacing, "restore")?),
+        None => None,
+    };
+    let mut cached = CachedBefore::default();
+    if server.as_ref().is_none_or(|server| !server.is_elsewhere) {
+        cached = CachedBefore::look(target.as_os_str())?.and_backups(sources)?;
+        if let Some(archive) = &arguments.archive {
+            cached = cached.and(archive)?;
+        }
     }
+    let restored = match &mut server {
+        Some(server) => restore_by(server, sources, target, arguments),
+        None => restore_here(sources, target, arguments),
+    };
+    let restored = restored.with_context(|| format!("cannot restore {target:?}"))?;
+    tell_restored(arguments, target, &restored, cached.left_behind()?)
+}
+
+fn restore_here(sources: &[PathBuf], target: &Path, arguments: &Restore) -> Result<Restored> {
+    let engine = arguments.opening.engine()?;
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
-    let goal = arguments.to.clone().unwrap_or_default();
-    let restored = job::here(&engine.jobs(), order, |watch| match &arguments.archive {
-        Some(archive) => engine.restore_to(source, (archive, goal.clone()), target, &open, watch),
+    let (report, job) = job::here(&engine.jobs(), order, |watch| match &arguments.archive {
+        Some(archive) => {
+            let goal = arguments.to.clone().unwrap_or_default();
+            engine.restore_to(source, (archive, goal), target, &open, watch)
+        }
         None => engine.restore(source, target, &open, watch),
-    });
-    let (report, job) = restored.with_context(|| format!("cannot restore {target:?}"))?;
-    let cached = cached.left_behind()?;
+    })?;
+    Ok(Restored {
+        by_server: false,
+        manifest: report.manifest,
+        end_lsn: report.end_lsn,
+        redone_pages: report.restart.redone_pages,
+        reverted_transactions: report.restart.reverted_losers,
+        job,
+    })
+}
+
+/// The same by a server, as a job of it.
+fn restore_by(
+    server: &mut ByServer,
+    sources: &[PathBuf],
+    target: &Path,
+    arguments: &Restore,
+) -> Result<Restored> {
+    let places = server.places(sources.iter().map(PathBuf::as_path))?;
+    let mut statement = format!("RESTORE DATABASE FROM {places} TO {}", server.place(target)?);
+    if let Some(archive) = &arguments.archive {
+        statement += &format!(" ARCHIVE {}", server.place(archive)?);
+    }
+    statement += &match arguments.to.clone().unwrap_or_default() {
+        RecoveryTarget::End => String::new(),
+        RecoveryTarget::Lsn(lsn) => format!(" UNTIL LSN {lsn}"),
+        RecoveryTarget::Time(unix_us) => format!(" UNTIL TIME '{}'", instant(unix_us)),
+        RecoveryTarget::Point(name) => format!(" UNTIL POINT {}", job::quoted(&name)),
+    };
+    let mut told = server.run(&(statement + " VERBOSE"))?;
+    let report = &mut told.detail["report"];
+    let manifest = serde_json::from_value(report["manifest"].take()).context(OTHER_FORM)?;
+    let count = |name: &str| report[name].as_u64().context(OTHER_FORM);
+    Ok(Restored {
+        by_server: true,
+        manifest,
+        end_lsn: count("end_lsn")?,
+        redone_pages: count("redone_pages")?,
+        reverted_transactions: count("reverted_transactions")?,
+        job: told.job,
+    })
+}
+
+fn tell_restored(arguments: &Restore, target: &Path, restored: &Restored, cached: Option<u64>) -> Result<()> {
     let mut out = io::stdout().lock();
-    let (manifest, restart) = (&report.manifest, &report.restart);
+    let manifest = &restored.manifest;
     if arguments.json {
         let told = json!({
             "database": target.to_string_lossy(),
+            "by_server": restored.by_server,
             "manifest": manifest,
-            "end_lsn": report.end_lsn,
-            "redone_pages": restart.redone_pages,
-            "reverted_transactions": restart.reverted_losers,
-            "job": job::as_json(&job, cached),
+            "end_lsn": restored.end_lsn,
+            "redone_pages": restored.redone_pages,
+            "reverted_transactions": restored.reverted_transactions,
+            "job": job::as_json(&restored.job, cached),
         });
         writeln!(out, "{told:#}")?;
         return Ok(out.flush()?);
     }
     writeln!(
         out,
-        "{} restored as it was at lsn {}, from {}",
+        "{} restored{} as it was at lsn {}, from {}",
         printable(&target.to_string_lossy()),
-        report.end_lsn,
+        if restored.by_server { " by the server" } else { "" },
+        restored.end_lsn,
         printable(&manifest.to_string())
     )?;
     if let Some(archive) = &arguments.archive {
-        let added = format_size(report.end_lsn.saturating_sub(manifest.end_lsn));
-        let (goal, archive) = (goal.to_string(), archive.display().to_string());
+        let added = format_size(restored.end_lsn.saturating_sub(manifest.end_lsn));
+        let goal = arguments.to.clone().unwrap_or_default().to_string();
+        let archive = archive.display().to_string();
         writeln!(out, "  up to {} by {added} of log from {}", printable(&goal), printable(&archive))?;
     }
     writeln!(
         out,
         "  {} of file; {} pages brought up to date by the log, {} open transactions reverted",
         format_size(manifest.file_bytes),
-        restart.redone_pages,
-        restart.reverted_losers
+        restored.redone_pages,
+        restored.reverted_transactions
     )?;
-    job::tell(&mut out, &job, cached)?;
+    job::tell(&mut out, &restored.job, cached)?;
     Ok(out.flush()?)
 }

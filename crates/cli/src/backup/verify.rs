@@ -1,17 +1,15 @@
 //! `gannet verify`: backups, and archives of the log; here, or by a server (`VERIFY BACKUP`, `VERIFY ARCHIVE`).
 
+use super::by_server::{ByServer, OTHER_FORM};
 use super::{about, source};
 use crate::arguments::Verify;
 use crate::interrupt::{self, Interrupted};
 use crate::job::{self, CachedBefore};
-use crate::output::printable;
-use crate::{serve, sql};
-use anyhow::{Context, Result, anyhow, bail};
+use crate::output::{instant, printable};
+use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
-use gannet_server::frontend::{Address, Connection};
 use gannet_store::{ArchiveVerifyReport, Engine, JobKind, JobOrder, JobReport, VerifyReport};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -26,67 +24,36 @@ pub(crate) fn verify(arguments: &Verify) -> Result<()> {
 /// Who looks.
 enum Who {
     Here(Engine),
-    /// A server, of this machine or of another one.
-    Server {
-        connection: Box<Connection>,
-        is_elsewhere: bool,
-    },
+    Server(ByServer),
 }
 
 impl Who {
     fn find(arguments: &Verify) -> Result<Self> {
-        let Some(server) = &arguments.server else { return Ok(Who::Here(arguments.opening.engine()?)) };
-        let is_elsewhere = server.to_str().is_some_and(Address::is_address);
-        let connection = Box::new(job::connect(&address(server)?, "verify")?);
-        Ok(Who::Server { connection, is_elsewhere })
+        Ok(match &arguments.server {
+            None => Who::Here(arguments.opening.engine()?),
+            Some(server) => Who::Server(ByServer::find(server, arguments.pacing, "verify")?),
+        })
     }
 
     fn is_server(&self) -> bool {
-        matches!(self, Who::Server { .. })
-    }
-
-    /// A place as a statement has it: one that is relative is of this folder, if the server is one of this machine.
-    fn place(path: &Path, is_elsewhere: bool) -> Result<String> {
-        if path == Path::new("-") {
-            bail!("standard input is of this machine: without --server it is verified here");
-        }
-        if is_elsewhere && path.is_relative() && !path.to_str().is_some_and(gannet_object::is_url) {
-            bail!(
-                "{path:?} is to be found by a server elsewhere: give an absolute path of its machine, or a URL"
-            );
-        }
-        job::absolute(path)
-    }
-}
-
-/// The address of the server that has a file open, or the one that is given.
-fn address(server: &OsStr) -> Result<Address> {
-    match server.to_str().filter(|text| Address::is_address(text)) {
-        Some(text) => {
-            let variable = |name: &str| std::env::var(name).ok();
-            Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))
-        }
-        None => sql::server_address(Path::new(server), &serve::owner())
-            .with_context(|| format!("no server has {server:?} open: without --server it is verified here")),
+        matches!(self, Who::Server(_))
     }
 }
 
 /// Has a server run a statement; what was proven, unless something is wrong.
-fn by_server(connection: &mut Connection, statement: &str) -> Result<(Value, JobReport)> {
-    let mut told = job::by_server(connection, statement, &mut |_| Ok(()))?;
+fn by_server(server: &mut ByServer, statement: &str) -> Result<(Value, JobReport)> {
+    let mut told = server.run(statement)?;
     match told.detail["finding"].as_str() {
         Some(finding) => bail!("{finding}"),
         None => Ok((told.detail["report"].take(), told.job)),
     }
 }
 
-const OTHER_FORM: &str = "the server's report has another form: is it of another release?";
-
 /// What is cached before of what is looked at, where that is on this machine.
 fn cached_before(paths: &[PathBuf], who: &Who, is_archive: bool) -> Result<CachedBefore> {
     let before = CachedBefore::default();
     match (who, is_archive) {
-        (Who::Server { is_elsewhere: true, .. }, _) => Ok(before),
+        (Who::Server(server), _) if server.is_elsewhere => Ok(before),
         (_, true) => paths.iter().try_fold(before, |before, path| before.and(path)),
         (_, false) => before.and_backups(paths),
     }
@@ -102,14 +69,9 @@ fn backups(arguments: &Verify, who: &mut Who) -> Result<()> {
             let order = JobOrder { about: about(&arguments.sources), ..JobOrder::new(JobKind::Verify) };
             job::here(&engine.jobs(), order, |watch| engine.verify(source, arguments.opening.io, watch))?
         }
-        Who::Server { connection, is_elsewhere } => {
-            let places: Vec<_> = arguments
-                .sources
-                .iter()
-                .map(|path| Who::place(path, *is_elsewhere))
-                .collect::<Result<_>>()?;
-            let (mut report, job) =
-                by_server(connection, &format!("VERIFY BACKUP {} VERBOSE", places.join(", ")))?;
+        Who::Server(server) => {
+            let places = server.places(arguments.sources.iter().map(PathBuf::as_path))?;
+            let (mut report, job) = by_server(server, &format!("VERIFY BACKUP {places} VERBOSE"))?;
             let backups = report.get_mut("backups").map(Value::take).context(OTHER_FORM)?;
             let manifests = serde_json::from_value(backups).context(OTHER_FORM)?;
             let count = |name: &str| report[name].as_u64().context(OTHER_FORM);
@@ -199,9 +161,9 @@ fn archive(who: &mut Who, path: &PathBuf, arguments: &Verify) -> Result<Verified
             let mode = arguments.opening.io;
             job::here(&engine.jobs(), order, |watch| engine.verify_archive(path, mode, watch))?
         }
-        Who::Server { connection, is_elsewhere } => {
-            let place = Who::place(path, *is_elsewhere)?;
-            let (report, job) = by_server(connection, &format!("VERIFY ARCHIVE {place} VERBOSE"))?;
+        Who::Server(server) => {
+            let place = server.place(path)?;
+            let (report, job) = by_server(server, &format!("VERIFY ARCHIVE {place} VERBOSE"))?;
             (serde_json::from_value(report).context(OTHER_FORM)?, job)
         }
     };
@@ -241,9 +203,9 @@ fn tell_archive(out: &mut dyn Write, path: &Path, verified: &Verified) -> Result
     for gap in &report.gaps {
         writeln!(out, "  gap: lsn {} to {}", gap.from, gap.to)?;
     }
-    writeln!(out, "  every commit up to {}", time(report.until_unix_us))?;
+    writeln!(out, "  every commit up to {}", instant(report.until_unix_us))?;
     for (name, lsn, unix_us) in &report.points {
-        writeln!(out, "  point {:?}: lsn {lsn}, {}", printable(name), time(*unix_us))?;
+        writeln!(out, "  point {:?}: lsn {lsn}, {}", printable(name), instant(*unix_us))?;
     }
     writeln!(
         out,
@@ -253,10 +215,4 @@ fn tell_archive(out: &mut dyn Write, path: &Path, verified: &Verified) -> Result
         report.records
     )?;
     job::tell(out, job, *cached)
-}
-
-/// A time as `--to` takes it.
-fn time(unix_us: u64) -> String {
-    let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "never".to_owned(), |time| time.to_string())
 }

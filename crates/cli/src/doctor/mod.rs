@@ -185,9 +185,9 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     let memory = Memory::of_this_machine();
     report["memory"] = memory_report(&memory);
     report["pressure"] = pressure_report(&pressed);
-    machine::note_machine(&memory, &pressed, remarks);
     let free = disk.free_bytes(&place.folder).ok().flatten();
     report["free_bytes"] = json!(free);
+    let mut paths = Vec::new();
     if let Some(database) = &place.database {
         let shared: Arc<dyn Disk> = Arc::clone(&disk) as _;
         match Database::look(&shared, database, options.io) {
@@ -196,7 +196,8 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
             }
             looked => looked.with_context(|| format!("cannot look at {database:?}"))?,
         }
-        report["database"] = cached(database)?;
+        paths = files_of(database)?;
+        report["database"] = cached_of(&paths);
         note_cached(&report["database"], remarks);
     }
     if let Some(address) = server {
@@ -214,10 +215,11 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     if is_served {
         return Ok(());
     }
+    machine::note_machine(&memory, &pressed, remarks);
     // What a server says itself otherwise.
     let all_buffered = report["io"]["effective"] == Mode::Buffered.name();
     if let Some(files) = report.pointer_mut("/database/files").and_then(Value::as_array_mut) {
-        note_modes(&disk, files, options.io);
+        note_modes(&disk, &paths, files, options.io);
         if !all_buffered {
             note_buffered(files, remarks);
         }
@@ -229,10 +231,9 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
 }
 
 /// How each file of a database can be opened: they need not all lie on one file system.
-fn note_modes(disk: &RealDisk, files: &mut [Value], requested: ModeRequest) {
-    for file in files {
-        let path = PathBuf::from(file["path"].as_str().unwrap_or_default());
-        let (mode, reason) = match disk.open(&path, &OpenOptions::read().mode(requested)) {
+fn note_modes(disk: &RealDisk, paths: &[PathBuf], files: &mut [Value], requested: ModeRequest) {
+    for (path, file) in paths.iter().zip(files) {
+        let (mode, reason) = match disk.open(path, &OpenOptions::read().mode(requested)) {
             Ok(opened) => (Some(opened.mode().effective.name()), opened.mode().reason.clone()),
             Err(error) => (None, error.to_string()),
         };
@@ -440,8 +441,8 @@ fn measure_showing_progress(
     }
 }
 
-/// The files of a database and what the OS caches of them. Where it is called by a symbolic link, its log is beside what that leads to.
-pub(crate) fn cached(database: &Path) -> Result<Value> {
+/// The files of a database, its data file first. Where it is called by a symbolic link, its log is beside what that leads to.
+fn files_of(database: &Path) -> Result<Vec<PathBuf>> {
     let database = RealDisk::default().resolve(database)?;
     let mut folder = database.as_os_str().to_owned();
     folder.push("-wal");
@@ -454,7 +455,16 @@ pub(crate) fn cached(database: &Path) -> Result<Value> {
         }
         paths[1..].sort();
     }
-    let found = residency(&paths);
+    Ok(paths)
+}
+
+/// The files of a database and what the OS caches of them.
+pub(crate) fn cached(database: &Path) -> Result<Value> {
+    Ok(cached_of(&files_of(database)?))
+}
+
+fn cached_of(paths: &[PathBuf]) -> Value {
+    let found = residency(paths);
     let file = |(path, cached): &(PathBuf, Option<gannet_io::Cached>)| {
         json!({
             "path": text(path),
@@ -463,7 +473,7 @@ pub(crate) fn cached(database: &Path) -> Result<Value> {
         })
     };
     let files: Vec<Value> = found.files.iter().map(file).collect();
-    Ok(json!({ "cached_bytes": found.cached_bytes(), "files": files }))
+    json!({ "cached_bytes": found.cached_bytes(), "files": files })
 }
 
 fn text(path: &Path) -> String {

@@ -2,6 +2,7 @@
 
 use super::{Remarks, Weight};
 use anyhow::{Result, anyhow};
+use gannet_io::{Memory, Pressure};
 use gannet_server::frontend::{Column, Connection, Receiver, Report};
 use serde_json::{Map, Value, json};
 use std::io;
@@ -51,7 +52,33 @@ fn ask(connection: &mut Connection, sql: &str) -> Result<Vec<Value>> {
     Ok(taken.rows)
 }
 
-/// Asks a server what it says of itself. Its alarms are remarks.
+/// What a row of `gannet_machine` says.
+fn machine_of(row: &Value) -> (Memory, Pressure) {
+    let bytes = |name: &str| row[name].as_u64();
+    let stalls = |of: &str| {
+        let share = |whose: &str| row[format!("{of}_{whose}_percent")].as_f64();
+        share("some").zip(share("full"))
+    };
+    let memory = Memory {
+        total: bytes("memory_bytes"),
+        available: bytes("available_bytes"),
+        swap_total: bytes("swap_bytes"),
+        swap_free: bytes("swap_free_bytes"),
+        cgroup_limit: bytes("cgroup_limit_bytes"),
+        cgroup_used: bytes("cgroup_used_bytes"),
+        cgroup_cached: bytes("cgroup_cached_bytes"),
+        cgroup_swap_limit: bytes("cgroup_swap_limit_bytes"),
+    };
+    let pressure = Pressure {
+        memory: stalls("memory"),
+        io: stalls("io"),
+        swapped_bytes: bytes("swapped_bytes"),
+        swappiness: bytes("swappiness"),
+    };
+    (memory, pressure)
+}
+
+/// Asks a server what it says of itself, its machine and its control group. Its alarms are remarks.
 pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result<Value> {
     let mut of = |sql: &str| ask(connection, sql);
     // Settings of sessions are those of this very session.
@@ -76,6 +103,12 @@ pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result
     if !alarms.iter().any(|alarm| alarm["name"] == "io") {
         super::note_buffered(&files, remarks);
     }
+    let machine = of("select * from gannet_machine")?;
+    let machine = machine.into_iter().next().unwrap_or_default();
+    let (group, mut pressure) = machine_of(&machine);
+    // Of these there are alarms.
+    pressure.memory = None;
+    super::machine::note_machine(&group, &pressure, remarks);
     for alarm in &alarms {
         let text = |name: &str| alarm[name].as_str().unwrap_or_default().to_owned();
         let weight = if alarm["severity"] == "critical" { Weight::Critical } else { Weight::Warning };
@@ -86,8 +119,30 @@ pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result
         "archive": archive.first(),
         "forecasts": forecasts,
         "holders_of_garbage": holders,
+        "machine": machine,
         "memory": memory.first(),
         "settings": settings,
         "files": files,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_machine_is_read_from_its_view() {
+        let row = json!({
+            "memory_bytes": 2000, "available_bytes": 900, "swap_bytes": 0, "swap_free_bytes": 0, "cgroup_limit_bytes": 1000,
+            "cgroup_used_bytes": 950, "cgroup_cached_bytes": null, "cgroup_swap_limit_bytes": null, "memory_some_percent": 1.5,
+            "memory_full_percent": 0.5, "io_some_percent": 3, "io_full_percent": null, "swapped_bytes": 0, "swappiness": 60,
+        });
+        let (memory, pressure) = machine_of(&row);
+        assert_eq!((memory.limit(), memory.cgroup_used, memory.cgroup_cached), (Some(1000), Some(950), None));
+        assert_eq!((pressure.memory, pressure.io, pressure.swappiness), (Some((1.5, 0.5)), None, Some(60)));
+        let mut remarks = Remarks::default();
+        super::super::machine::note_machine(&memory, &pressure, &mut remarks);
+        let [(Weight::Warning, remark)] = &remarks.0[..] else { panic!("{:?}", remarks.0) };
+        assert!(remark.contains("the control group uses"), "{remark}");
+    }
 }

@@ -3,7 +3,7 @@
 mod server;
 mod statements;
 
-use crate::arguments::{Load, OnError};
+use crate::arguments::{Load, OnError, OwnLog};
 use crate::dump::threads;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
@@ -41,7 +41,11 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     let partial = if arguments.create { Some(create(arguments)?) } else { None };
     let cached = CachedBefore::look(&arguments.database)?.and(&arguments.source)?;
-    let place = Place::find(partial.as_ref().unwrap_or(&arguments.database), arguments.opening, "load")?;
+    // What is still to be made has no name to be archived under; its archive begins with its next opening.
+    let archive_to = arguments.log.archive_to.clone().filter(|_| partial.is_none());
+    let log = OwnLog { archive_to, ..arguments.log };
+    let terms = (arguments.opening, &log, arguments.pacing);
+    let place = Place::find(partial.as_ref().unwrap_or(&arguments.database), terms, "load")?;
     let by_server = place.is_server();
     let failed = || match &partial {
         Some(partial) => format!(
@@ -64,6 +68,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             // A close takes only so long: it is to find little that is not written yet, for what gets its name was closed in good order.
             let written =
                 if partial.is_some() && done.is_ok() { database.store().checkpoint() } else { Ok(()) };
+            job::tell_of_archive(database.store());
             let closed = database.close();
             let done = done.with_context(failed)?;
             written.with_context(failed)?;
@@ -232,7 +237,11 @@ fn create(arguments: &Load) -> Result<OsString> {
         })?;
     }
     let create = create_options(engine.budget().limit(), arguments.page_size);
-    let open = OpenOptions { mode: arguments.opening.io, ..OpenOptions::default() };
+    let open = OpenOptions {
+        wal_limit: arguments.log.wal_limit,
+        mode: arguments.opening.io,
+        ..OpenOptions::default()
+    };
     Database::create(&engine, partial, &create, &open, &serve::owner())
         .and_then(Database::close)
         .with_context(|| format!("cannot create {partial:?}"))?;

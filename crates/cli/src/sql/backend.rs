@@ -194,7 +194,7 @@ impl Embedded {
         let options = EngineOptions { memory: arguments.opening.memory, ..EngineOptions::default() };
         let engine = Engine::new(&options).map_err(|error| failed(error.into()))?;
         let open =
-            OpenOptions { mode: arguments.opening.io, salvage: arguments.salvage, ..OpenOptions::default() };
+            OpenOptions { salvage: arguments.salvage, ..arguments.log.opening(path, arguments.opening.io) };
         let missing = engine.is_missing(path).map_err(|error| failed(error.into()))?;
         let opened = match missing && arguments.create {
             false => Database::open(&engine, path, &open, owner),
@@ -259,6 +259,7 @@ impl Backend for Embedded {
     fn close(self: Box<Self>) -> Result<()> {
         let Embedded { path, database, session, .. } = *self;
         drop(session);
+        crate::job::tell_of_archive(database.store());
         database.close().with_context(|| format!("cannot close {path:?}"))
     }
 }

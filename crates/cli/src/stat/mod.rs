@@ -19,7 +19,7 @@ use std::io::{self, Write};
 pub(crate) fn run(options: &Stat) -> Result<()> {
     interrupt::listen()?;
     let cached = CachedBefore::look(&options.database)?;
-    let place = Place::find(&options.database, options.opening, "stat")?;
+    let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "stat")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
     let (found, job) = match place {
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
             let mut order = JobOrder::new(JobKind::Stat);
             order.about = options.table.clone().unwrap_or_default();
             let done = job::here(store.jobs(), order, |watch| statistics(&store, &request, watch));
-            let closed = store.close();
+            let closed = job::close(store);
             job::behind_closing(done.with_context(|| format!("no statistics of {name:?}")), closed, &name)?
         }
         Place::Beside(mut connection) | Place::Address(mut connection) => {

@@ -1,6 +1,6 @@
 //! Statistics as text, in sections as `gstat` has them, under names that its users and those of `pgstattuple` know.
 
-use crate::output::printable;
+use crate::output::{instant, printable};
 use anyhow::Result;
 use gannet_base::units::format_size;
 use gannet_sql::stat::{Holder, Object, ObjectKind, Statistics};
@@ -92,11 +92,26 @@ fn header(out: &mut dyn Write, found: &Statistics) -> Result<()> {
         format!("none: it had crashed; restart: {}", header.restart)
     };
     section.line("Last shutdown", closed)?;
-    section.line("Redo position", header.redo_from)?;
+    section.line("Log position", format_args!("{}; redo begins at {}", header.log_end, header.redo_from))?;
     let (log, limit) = (format_size(header.restart_log_bytes), format_size(header.wal_limit_bytes));
     section.line("Log for a restart", format_args!("{log}, at most {limit} (wal_limit)"))?;
     let (effective, asked, why) = (&header.io_effective, &header.io_requested, &header.io_reason);
-    section.line("I/O mode", format_args!("{effective} (asked for {asked}): {why}"))
+    section.line("I/O mode", format_args!("{effective} (asked for {asked}): {why}"))?;
+    let (memory, used) = (format_size(header.memory_bytes), format_size(header.memory_used_bytes));
+    section.line("Memory", format_args!("{memory} for the process (memory), {used} taken"))?;
+    let limit =
+        header.snapshot_limit_ms.map_or("none".to_owned(), |limit| format!("{} s", limit as f64 / 1000.0));
+    section.line("Snapshot limit", limit)?;
+    let long = if header.long_sweeps { "may begin by themselves" } else { "wait for sweep_window" };
+    section.line("Long sweeps", long)?;
+    let archive = match (&header.archive, &header.archive_state) {
+        (Some(folder), Some(state)) => {
+            let behind = format_size(header.archive_behind_bytes);
+            format!("{folder}: {state}, {behind} of log to go")
+        }
+        _ => "none".to_owned(),
+    };
+    section.line("Archive", archive)
 }
 
 fn transactions(out: &mut dyn Write, found: &Statistics) -> Result<()> {
@@ -108,7 +123,11 @@ fn transactions(out: &mut dyn Write, found: &Statistics) -> Result<()> {
     section.line("Snapshots", marks.snapshots)?;
     if let Some(oldest) = &marks.oldest_holder {
         let holder = found.oldest_holder.as_ref().map_or_else(|| "not by a session".to_owned(), session);
-        section.line("  the oldest is held", format_args!("for {:.1} s, {holder}", oldest.age_seconds))?;
+        let since = instant(oldest.since_unix_us);
+        section.line(
+            "  the oldest is held",
+            format_args!("for {:.1} s, since {since}, {holder}", oldest.age_seconds),
+        )?;
     }
     section.line("Writing transactions", marks.writers_count)?;
     for writer in marks.writers.iter().take(NAMED) {

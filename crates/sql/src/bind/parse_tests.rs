@@ -302,6 +302,36 @@ fn utility_statements() {
     for wrong in ["verify '/b'", "verify backup b", "verify backup '/b',", "verify archive '/a', '/b'"] {
         assert_eq!(error(wrong).0, "42601", "{wrong}");
     }
+    assert_eq!(
+        of("restore database from '/b' to '/new.gnt'"),
+        "RestoreDatabase(RestoreDatabase { places: [\"/b\"], path: \"/new.gnt\", archive: None, verbose: false })"
+    );
+    let restore = of(
+        "Restore Database FROM '/b/1', '/b/2' TO '/n' ARCHIVE '/a' UNTIL LSN 18446744073709551615 VERBOSE",
+    );
+    assert!(
+        restore.contains("archive: Some((\"/a\", Some(Lsn(18446744073709551615)))), verbose: true"),
+        "{restore}"
+    );
+    assert!(of("restore database from '/b' to '/n' archive '/a'").contains("Some((\"/a\", None))"));
+    for (until, expected) in
+        [("time '2026-11-29 12:00'", "Time(\"2026-11-29 12:00\")"), ("point 'p'", "Point(\"p\")")]
+    {
+        let restore = of(&format!("restore database from '/b' to '/n' archive '/a' until {until}"));
+        assert!(restore.contains(expected), "{restore}");
+    }
+    for wrong in [
+        "restore database to '/n'",
+        "restore database from '/b'",
+        "restore database from '/b' to n",
+        "restore database from '/b' to '/n' until lsn 1",
+        "restore database from '/b' to '/n' archive '/a' until '2026-11-29'",
+        "restore database from '/b' to '/n' archive '/a' until lsn '1'",
+        "restore database from '/b' to '/n' archive '/a' until lsn 1.5",
+        "restore from '/b' to '/n'",
+    ] {
+        assert_eq!(error(wrong).0, "42601", "{wrong}");
+    }
     assert_eq!(of("sweep database"), "SweepDatabase { show: false, verbose: false }");
     assert_eq!(of("Sweep Database show verbose"), "SweepDatabase { show: true, verbose: true }");
     assert_eq!(error("sweep database verbose show").0, "42601");

@@ -109,6 +109,11 @@ pub(crate) fn from_unix(unix_us: u64) -> i64 {
     unix_us as i64 - EPOCH_SHIFT_US
 }
 
+/// The other way round; `None` where it is before that, or infinite.
+pub(super) fn to_unix(time: i64) -> Option<u64> {
+    time.checked_add(EPOCH_SHIFT_US).and_then(|time| u64::try_from(time).ok())
+}
+
 /// As [`now`], some milliseconds late at most, for a fraction of the cost.
 pub(super) fn now_coarse() -> i64 {
     gannet_base::clock::unix_micros_coarse() as i64 - EPOCH_SHIFT_US

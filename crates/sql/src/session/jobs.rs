@@ -183,6 +183,7 @@ impl Session {
         self.leave_transaction(statement, running.alone)?;
         order.owner = u64::try_from(self.state.pid).ok();
         order.reason = format!("{statement} by {}", self.state.user);
+        order.pace = self.state.settings().job_pace;
         let (interrupt, database) = (self.interrupt(), self.database.clone());
         let job = database.store().jobs().begin(order);
         Ok(Begun { job, database, interrupt })

@@ -9,7 +9,7 @@
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
 //! | `settings`, `state` | settings; what functions and operators see of a session |
-//! | `jobs` | statements that run a job: BACKUP DATABASE, CHECK DATABASE, COMPACT DATABASE, STAT DATABASE |
+//! | `jobs` | statements that run a job: CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE; `backup`, `load`, `restore` and `verify` are of those that have more to do |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
 
@@ -26,6 +26,7 @@ mod interrupt;
 mod jobs;
 mod load;
 mod prepared;
+mod restore;
 pub mod settings;
 mod sizes;
 mod state;

@@ -9,7 +9,7 @@ use super::PlannerSettings;
 use crate::types::datetime::Zone;
 use crate::types::text::{DateOrder, TextStyle};
 use crate::{Error, Result, SqlState};
-use gannet_store::{Durability, Isolation};
+use gannet_store::{Durability, Isolation, Pace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub enum Kind {
     },
     /// Milliseconds, with units `us ms s min h d`; 0 for none.
     Time,
+    /// The same, exact to a microsecond.
+    FineTime,
     /// Kilobytes, with units `kB MB GB TB`; 0 for no limit.
     Size,
     /// One of these words.
@@ -130,6 +132,7 @@ definitions! {
     IntegerDatetimes = told("integer_datetimes", "on", "Timestamps are whole microseconds.");
     IntervalStyle = reported("IntervalStyle", Kind::Enum(&["postgres"]), "postgres", "How intervals are written.");
     IsSuperuser = told("is_superuser", "off", "Whether the role may do everything.");
+    JobLatencyTarget = Definition { scope: Scope::Superuser, ..session("job_latency_target", Kind::FineTime, "0", "How long others' requests to the device may take on average while a job of this session runs; 0: as the server was started with.") };
     LcCollate = fixed("lc_collate", "C", "Order of text: bytewise.");
     LcCtype = fixed("lc_ctype", "C.UTF-8", "Classes of characters.");
     LcMessages = Definition { scope: Scope::Superuser, ..session("lc_messages", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "Language of messages: English.") };
@@ -200,6 +203,8 @@ pub struct Settings {
     pub snapshot_limit: Option<Duration>,
     /// What that is where the session does not say: as the database was opened.
     database_snapshot_limit: Option<Duration>,
+    /// `job_latency_target`
+    pub job_pace: Pace,
     /// `synchronous_commit`
     pub durability: Durability,
     /// `default_transaction_isolation`
@@ -235,6 +240,7 @@ impl Settings {
             idle_timeout: None,
             snapshot_limit,
             database_snapshot_limit: snapshot_limit,
+            job_pace: Pace::Auto,
             durability: Durability::Sync,
             level: Level::READ_COMMITTED,
             read_only: false,
@@ -370,6 +376,11 @@ impl Settings {
             Key::ExtraFloatDigits => self.style.extra_float_digits = text.parse().unwrap_or(1),
             Key::IdleInTransactionTimeout => self.idle_in_transaction_timeout = duration(&text),
             Key::IdleTimeout => self.idle_timeout = duration(&text),
+            Key::JobLatencyTarget => {
+                let micros = parse_micros(&text).filter(|micros| *micros > 0);
+                self.job_pace =
+                    micros.map_or(Pace::Auto, |micros| Pace::Latency(Duration::from_micros(micros)));
+            }
             Key::LockTimeout => self.lock_timeout = duration(&text),
             Key::SnapshotLimit => {
                 let limit = duration(&text);
@@ -494,13 +505,15 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
             }
             Ok(number.to_string())
         }
-        Kind::Time => {
-            let millis = parse_time(value).ok_or_else(|| {
+        Kind::Time | Kind::FineTime => {
+            let is_fine = matches!(definition.kind, Kind::FineTime);
+            let shown =
+                if is_fine { parse_micros(value).map(show_micros) } else { parse_time(value).map(show_time) };
+            shown.ok_or_else(|| {
                 bad().hint(
                     "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
                 )
-            })?;
-            Ok(show_time(millis))
+            })
         }
         Kind::Size => {
             let kib = parse_size(value).ok_or_else(|| {
@@ -513,6 +526,17 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
 
 /// Milliseconds of a time as PostgreSQL's settings have it.
 fn parse_time(text: &str) -> Option<u64> {
+    let millis = parse_millis(text)?.round();
+    (0.0..=f64::from(i32::MAX)).contains(&millis).then_some(millis as u64)
+}
+
+/// Microseconds of a time.
+fn parse_micros(text: &str) -> Option<u64> {
+    let micros = (parse_millis(text)? * 1000.0).round();
+    (0.0..=f64::from(i32::MAX) * 1000.0).contains(&micros).then_some(micros as u64)
+}
+
+fn parse_millis(text: &str) -> Option<f64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -526,8 +550,7 @@ fn parse_time(text: &str) -> Option<u64> {
         "d" => 86_400_000.0,
         _ => return None,
     };
-    let millis = (number * factor).round();
-    (0.0..=f64::from(i32::MAX)).contains(&millis).then_some(millis as u64)
+    Some(number * factor)
 }
 
 /// A time with the largest unit that divides it.
@@ -538,6 +561,10 @@ fn show_time(millis: u64) -> String {
         }
     }
     if millis == 0 { "0".to_owned() } else { format!("{millis}ms") }
+}
+
+fn show_micros(micros: u64) -> String {
+    if micros.is_multiple_of(1000) { show_time(micros / 1000) } else { format!("{micros}us") }
 }
 
 /// Kilobytes of a size as PostgreSQL's settings have it.
@@ -629,6 +656,25 @@ mod tests {
 
     fn settings() -> Settings {
         Settings::new("me", true, PlannerSettings::new(1 << 20, 1 << 20), None)
+    }
+
+    #[test]
+    fn a_sessions_jobs_have_a_target_exact_to_a_microsecond() {
+        let mut s = settings();
+        assert_eq!((s.get(Key::JobLatencyTarget), s.job_pace), ("0", Pace::Auto));
+        for (text, shown, micros) in [("250us", "250us", 250), ("2", "2ms", 2000), ("1.5ms", "1500us", 1500)]
+        {
+            assert_eq!(set(&mut s, "job_latency_target", text).unwrap(), shown);
+            assert_eq!(s.job_pace, Pace::Latency(Duration::from_micros(micros)));
+        }
+        for text in ["fast", "-1", "2 weeks", "25d"] {
+            set(&mut s, "job_latency_target", text).unwrap_err();
+        }
+        s.set(find("job_latency_target").unwrap(), None).unwrap();
+        assert_eq!(s.job_pace, Pace::Auto);
+        let mut s = Settings::new("me", false, PlannerSettings::new(1 << 20, 1 << 20), None);
+        let error = set(&mut s, "job_latency_target", "1h").unwrap_err();
+        assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
     }
 
     #[test]

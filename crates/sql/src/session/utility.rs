@@ -4,7 +4,7 @@ use super::client::{Client, CommandTag, Notice, OutputColumn};
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::statement::Running;
 use super::transaction::Open;
-use super::{Prepared, Session, Standing, backup, copy, jobs, load, verify};
+use super::{Prepared, Session, Standing, backup, copy, jobs, load, restore, verify};
 use crate::bind::utility::{Discard, ExplainFormat, ExplainOptions, Maintenance, TransactionModes};
 use crate::bind::{self, Kind, Parsed, Utility};
 use crate::catalog::Table;
@@ -54,6 +54,7 @@ impl Session {
             Utility::CompactDatabase { .. } => Some(jobs::compact_columns()),
             Utility::DumpDatabase(dump) => jobs::columns_of_dump(dump),
             Utility::LoadDatabase(load) => load::columns_of(load),
+            Utility::RestoreDatabase(_) => Some(restore::columns()),
             Utility::StatDatabase { .. } => Some(jobs::stat_columns()),
             Utility::SweepDatabase { .. } => Some(jobs::sweep_columns()),
             Utility::Verify(_) => Some(verify::columns()),
@@ -129,6 +130,7 @@ impl Session {
             Utility::CompactDatabase { verbose } => self.compact_database(*verbose, alone, client)?,
             Utility::DumpDatabase(dump) => self.dump_database(dump, alone, client)?,
             Utility::LoadDatabase(load) => self.load_database(load, alone, client)?,
+            Utility::RestoreDatabase(restore) => self.restore_database(restore, alone, client)?,
             Utility::StatDatabase { table, records, verbose } => {
                 self.stat_database(table.as_ref(), *records, *verbose, alone, client)?
             }
@@ -667,6 +669,7 @@ impl Session {
         let mut order = JobOrder::new(JobKind::Sweep);
         order.owner = u64::try_from(self.state.pid).ok();
         order.reason = format!("VACUUM by {}", self.state.user);
+        order.pace = self.state.settings().job_pace;
         let job = self.database.store().jobs().begin(order);
         let mut tell = |_: &JobReport| interrupt.check().map_err(|_| gannet_store::Error::Cancelled);
         let swept = job.end(self.database.store().sweep_watched(false, &mut Watch::new(&job, &mut tell)));

@@ -10,7 +10,7 @@ use crate::bind::utility::{Verify, VerifySource};
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_store::{ArchiveVerifyReport, JobKind, JobOrder, JobReport, Source, VerifyReport};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 const BACKUP: &str = "VERIFY BACKUP";
@@ -103,11 +103,12 @@ impl Session {
     }
 }
 
-fn check_absolute(place: &str, statement: &str) -> Result<()> {
-    if PathBuf::from(place).is_absolute() {
+/// That a path of a folder or file of the server does not depend on where that was started.
+pub(super) fn check_absolute(place: &str, statement: &str) -> Result<()> {
+    if Path::new(place).is_absolute() {
         return Ok(());
     }
-    let message = format!("relative path not allowed for {statement} of a folder of the server");
+    let message = format!("relative path not allowed for {statement}: give an absolute one of the server");
     Err(Error::new(SqlState::INVALID_NAME, message))
 }
 

@@ -15,6 +15,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
             Kind::Bool => ("bool", NULL),
             Kind::Int { .. } => ("integer", NULL),
             Kind::Time => ("integer", text("ms")),
+            Kind::FineTime => ("real", text("ms")),
             Kind::Size => ("integer", text("kB")),
             Kind::Enum(_) => ("enum", NULL),
             Kind::Text => ("string", NULL),

@@ -1,7 +1,7 @@
 //! What goes on: memory, devices, background work, locks, snapshots. Every figure is one that the engine counts anyway; of what nobody
 //! counts there is no column.
 
-use super::{NULL, Rows, float, int, text};
+use super::{NULL, Rows, float, int, optional, text};
 use crate::catalog::{Catalog, Oid};
 use crate::exec::Context;
 use crate::session::SessionInfo;
@@ -9,8 +9,8 @@ use crate::session::settings::{DEFINITIONS, Scope};
 use crate::types::{Array, NO_MODIFIER, Type, Value};
 use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
-use gannet_io::Class;
 use gannet_io::stats::Operation;
+use gannet_io::{Class, Memory, Pressure};
 use gannet_store::{JobReport, TransactionReport};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,6 +92,29 @@ pub(super) fn memory(context: &Context<'_>) -> Rows {
         .collect();
     rows.push(vec![text("total"), count(budget.used()), count(budget.peak()), count(budget.limit())]);
     Ok(rows)
+}
+
+/// What the machine, and the control group of this process, have of memory, and how short they are of it and of devices.
+pub(super) fn machine(_: &Context<'_>) -> Rows {
+    let (memory, pressure) = (Memory::of_this_machine(), Pressure::of_this_machine());
+    let bytes = |known: Option<u64>| optional(known, count);
+    let share = |known: Option<f64>| optional(known, float);
+    Ok(vec![vec![
+        bytes(memory.total),
+        bytes(memory.available),
+        bytes(memory.swap_total),
+        bytes(memory.swap_free),
+        bytes(memory.cgroup_limit),
+        bytes(memory.cgroup_used),
+        bytes(memory.cgroup_cached),
+        bytes(memory.cgroup_swap_limit),
+        share(pressure.memory.map(|(some, _)| some)),
+        share(pressure.memory.map(|(_, full)| full)),
+        share(pressure.io.map(|(some, _)| some)),
+        share(pressure.io.map(|(_, full)| full)),
+        bytes(pressure.swapped_bytes),
+        optional(pressure.swappiness, count),
+    ]])
 }
 
 /// Requests to the device since the process began, by class and kind.

@@ -116,6 +116,11 @@ system_tables! {
         destination: Text, state: Text, archived_lsn: Int8, archived_until: TimestampTz, behind_bytes: Int8,
         behind_seconds: Float8, written_bytes: Int8, failing_since: TimestampTz, error: Text, gap_from: Int8, gap_to: Int8,
     }
+    15014 pg_catalog gannet_machine = monitor::machine {
+        memory_bytes: Int8, available_bytes: Int8, swap_bytes: Int8, swap_free_bytes: Int8, cgroup_limit_bytes: Int8,
+        cgroup_used_bytes: Int8, cgroup_cached_bytes: Int8, cgroup_swap_limit_bytes: Int8, memory_some_percent: Float8,
+        memory_full_percent: Float8, io_some_percent: Float8, io_full_percent: Float8, swapped_bytes: Int8, swappiness: Int8,
+    }
     12090 pg_catalog pg_prepared_xacts = none {
         transaction: Xid, gid: Text, prepared: TimestampTz, owner: Name, database: Name,
     }

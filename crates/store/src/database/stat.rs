@@ -63,6 +63,7 @@ impl Database {
     fn header(&self) -> HeaderStat {
         let (core, mode, restart) = (&self.shared.core, self.io_mode(), self.restart_report());
         let (redo_from, log_end) = (self.shared.writer.redo_from(), core.log.end());
+        let (budget, archive) = (self.engine.budget(), self.archive_report());
         let meta = self.keeper.meta.lock();
         HeaderStat {
             page_bytes: meta.page_size as u64,
@@ -84,6 +85,13 @@ impl Database {
             },
             io_effective: mode.effective.name().to_owned(),
             io_reason: mode.reason.clone(),
+            memory_bytes: budget.limit(),
+            memory_used_bytes: budget.used(),
+            snapshot_limit_ms: self.snapshot_limit().map(|limit| limit.as_millis() as u64),
+            long_sweeps: self.jobs().are_long_sweeps_allowed(),
+            archive_state: archive.as_ref().map(|archive| archive.state.name().to_owned()),
+            archive_behind_bytes: archive.as_ref().map_or(0, |archive| archive.behind_bytes),
+            archive: archive.map(|archive| archive.destination.to_string_lossy().into_owned()),
         }
     }
 

@@ -104,6 +104,27 @@ pub struct HeaderStat {
     pub io_effective: String,
     /// Why.
     pub io_reason: String,
+    /// The memory budget of the process, which all of its databases share.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// What is taken of it.
+    #[serde(default)]
+    pub memory_used_bytes: u64,
+    /// How long a transaction that does not say may hold garbage back, in milliseconds; `None`: for ever.
+    #[serde(default)]
+    pub snapshot_limit_ms: Option<u64>,
+    /// Whether long sweeps may begin by themselves now.
+    #[serde(default)]
+    pub long_sweeps: bool,
+    /// The folder in which the log is archived; `None` where it is not.
+    #[serde(default)]
+    pub archive: Option<String>,
+    /// What the archive is doing.
+    #[serde(default)]
+    pub archive_state: Option<String>,
+    /// Bytes of durable log that are not archived.
+    #[serde(default)]
+    pub archive_behind_bytes: u64,
 }
 
 /// Marks of transactions, and what they hold back.

@@ -1,4 +1,4 @@
-//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, LOAD, STAT and SWEEP DATABASE, VERIFY. They are Gannet's own.
+//! Statements of administrators that run a job: BACKUP, CHECK, COMPACT, DUMP, LOAD, RESTORE, STAT and SWEEP DATABASE, VERIFY. They are Gannet's own.
 
 use super::Utility;
 use super::copy::CopyRelation;
@@ -96,6 +96,30 @@ pub struct LoadDatabase {
     pub verbose: bool,
 }
 
+/// Up to where RESTORE DATABASE goes on with an archive's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreUntil {
+    /// UNTIL TIME: as timestamps are read.
+    Time(String),
+    /// UNTIL LSN
+    Lsn(u64),
+    /// UNTIL POINT: one that was named.
+    Point(String),
+}
+
+/// RESTORE DATABASE
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreDatabase {
+    /// FROM: a backup or a folder of the server, or a URL; or backups that add to each other in their order.
+    pub places: Vec<String>,
+    /// TO: the database file, which must not be there.
+    pub path: String,
+    /// ARCHIVE: with its log, up to there; within, `None` for its end.
+    pub archive: Option<(String, Option<RestoreUntil>)>,
+    /// VERBOSE
+    pub verbose: bool,
+}
+
 /// What VERIFY is to prove, at places of the server: folders and files, or URLs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifySource {
@@ -133,6 +157,9 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
     if reader.accept_words(&["load", "database"]) {
         return load_database(reader).map(Some);
     }
+    if reader.accept_words(&["restore", "database"]) {
+        return restore_database(reader).map(Some);
+    }
     if reader.accept_words(&["stat", "database"]) {
         return stat_database(reader).map(Some);
     }
@@ -141,10 +168,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
         return Ok(Some(Utility::SweepDatabase { show, verbose: reader.accept(K::VERBOSE) }));
     }
     if reader.accept_words(&["verify", "backup"]) {
-        let mut places = vec![reader.string()?];
-        while reader.accept_token(&Token::Comma) {
-            places.push(reader.string()?);
-        }
+        let places = strings(reader)?;
         return Ok(Some(verify(reader, VerifySource::Backup(places))));
     }
     if reader.accept_words(&["verify", "archive"]) {
@@ -152,6 +176,15 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Option<Utility>> {
         return Ok(Some(verify(reader, VerifySource::Archive(place))));
     }
     Ok(None)
+}
+
+/// One or more, separated by commas.
+fn strings(reader: &mut Reader<'_>) -> Result<Vec<String>> {
+    let mut strings = vec![reader.string()?];
+    while reader.accept_token(&Token::Comma) {
+        strings.push(reader.string()?);
+    }
+    Ok(strings)
 }
 
 /// A number, where there is one.
@@ -274,6 +307,38 @@ fn load_database(reader: &mut Reader<'_>) -> Result<Utility> {
             return Ok(Utility::LoadDatabase(LoadDatabase { source, skip, jobs, verbose }));
         }
     }
+}
+
+/// `FROM 'place' [, ...] TO 'file' [ARCHIVE 'folder' [UNTIL {TIME 'time' | LSN n | POINT 'name'}]] [VERBOSE]`
+fn restore_database(reader: &mut Reader<'_>) -> Result<Utility> {
+    reader.expect(K::FROM)?;
+    let places = strings(reader)?;
+    reader.expect(K::TO)?;
+    let path = reader.string()?;
+    let mut archive = None;
+    if reader.accept_words(&["archive"]) {
+        let folder = reader.string()?;
+        let until = if reader.accept_words(&["until"]) { Some(until(reader)?) } else { None };
+        archive = Some((folder, until));
+    }
+    let verbose = reader.accept(K::VERBOSE);
+    Ok(Utility::RestoreDatabase(Box::new(RestoreDatabase { places, path, archive, verbose })))
+}
+
+fn until(reader: &mut Reader<'_>) -> Result<RestoreUntil> {
+    if reader.accept_words(&["time"]) {
+        return Ok(RestoreUntil::Time(reader.string()?));
+    }
+    if reader.accept_words(&["point"]) {
+        return Ok(RestoreUntil::Point(reader.string()?));
+    }
+    if !reader.accept_words(&["lsn"]) {
+        return Err(reader.unexpected());
+    }
+    let Some(Token::Number(text, _)) = reader.token(0) else { return Err(reader.unexpected()) };
+    let lsn = text.parse().map_err(|_| reader.unexpected())?;
+    reader.skip(1);
+    Ok(RestoreUntil::Lsn(lsn))
 }
 
 fn stat_database(reader: &mut Reader<'_>) -> Result<Utility> {

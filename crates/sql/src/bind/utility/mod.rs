@@ -13,7 +13,8 @@ use crate::types::{Modifier, Type};
 use crate::{Error, Result};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 pub use jobs::{
-    BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase, LoadSource, Verify, VerifySource,
+    BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase, LoadSource, RestoreDatabase,
+    RestoreUntil, Verify, VerifySource,
 };
 use reader::Reader;
 pub use role::RoleOptions;
@@ -97,6 +98,8 @@ pub enum Utility {
     DumpDatabase(Box<DumpDatabase>),
     /// LOAD DATABASE
     LoadDatabase(LoadDatabase),
+    /// RESTORE DATABASE
+    RestoreDatabase(Box<RestoreDatabase>),
     /// STAT DATABASE
     StatDatabase {
         /// TABLE
