@@ -45,7 +45,7 @@ struct Plan {
 impl Plan {
     fn of(size: Size) -> Self {
         match size {
-            Size::Quick => Plan { limit: 160 << 20, seconds: 3, warm_up: 2 },
+            Size::Quick => Plan { limit: 160 << 20, seconds: 2, warm_up: 2 },
             Size::Standard => Plan { limit: 1 << 30, seconds: 20, warm_up: 15 },
             Size::Large => Plan { limit: 4 << 30, seconds: 60, warm_up: 60 },
         }

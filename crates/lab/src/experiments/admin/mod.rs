@@ -46,13 +46,13 @@ struct Plan {
 impl Plan {
     fn of(size: Size) -> Self {
         let plan = Plan {
-            warehouses: 4,
+            warehouses: 3,
             sessions: 10,
             seconds: 1.0,
             warm_up: 1.0,
             limit: 12,
             sample: 0.2,
-            growing: 4.0,
+            growing: 3.0,
             every: "50,10,3",
             shares: "0,0.05,0.2,0.5",
         };

@@ -68,7 +68,7 @@ impl Plan {
                 log: 192 << 20,
                 branches: 16,
                 memory: 256 << 20,
-                rows: 800_000,
+                rows: 600_000,
                 embedded_memory: 144 << 20,
                 before: 4,
                 loaded: 8,

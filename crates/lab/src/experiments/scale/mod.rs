@@ -43,7 +43,7 @@ struct Plan {
 impl Plan {
     fn of(size: Size) -> Self {
         match size {
-            Size::Quick => Plan { warehouses: 8, warm_up: 8, settle: 5, seconds: 8 },
+            Size::Quick => Plan { warehouses: 8, warm_up: 6, settle: 3, seconds: 6 },
             Size::Standard => Plan { warehouses: 24, warm_up: 45, settle: 15, seconds: 60 },
             Size::Large => Plan { warehouses: 100, warm_up: 180, settle: 60, seconds: 300 },
         }
@@ -310,7 +310,8 @@ mod tests {
             let place = limited.command.iter().position(|word| word == name).unwrap();
             limited.command[place + 1].clone()
         };
-        assert_eq!((value("--settle"), value("--profile")), ("5".to_owned(), "cloud".to_owned()));
+        let settle = Plan::of(Size::Quick).settle.to_string();
+        assert_eq!((value("--settle"), value("--profile")), (settle, "cloud".to_owned()));
         assert_eq!(value("--memory"), Plan::of(Size::Quick).memory(5.0).to_string());
         assert!(Plan::of(Size::Quick).memory(0.5) > Plan::of(Size::Quick).bytes());
     }
