@@ -91,8 +91,9 @@ pub(crate) struct OwnLog {
     /// How much log a restart may have to go through, for a file that this process opens
     #[arg(long, global = true, value_name = "SIZE", env = "GANNET_WAL_LIMIT", default_value = "1GiB", value_parser = size)]
     pub(crate) wal_limit: u64,
-    /// Where its log is archived, each database in a folder of its own name there, as `serve --archive` has it [default: nowhere]
-    #[arg(long, global = true, value_name = "DIR", env = "GANNET_ARCHIVE")]
+    /// Where its log is archived, each database in a folder of its own name there, as `serve --archive` has it; one that was never archived
+    /// begins to be [default: nowhere]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) archive_to: Option<PathBuf>,
 }
 
@@ -108,9 +109,9 @@ impl OwnLog {
 /// How others are heeded.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Pacing {
-    /// How long others' requests to the device may take on average meanwhile, where a server does the work; 0s: as the server was started
-    /// with
-    #[arg(long, value_name = "DURATION", env = "GANNET_JOB_LATENCY_TARGET", value_parser = duration)]
+    /// How long others' requests to the device may take on average meanwhile, where a server does the work, for superusers; 0s: as the
+    /// server was started with
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) job_latency_target: Option<Duration>,
 }
 
@@ -175,6 +176,9 @@ pub(crate) struct Restore {
     /// postgres://user@host:port/database
     #[arg(long, value_name = "DB")]
     pub(crate) server: Option<OsString>,
+    /// How much log may lie beside the file on the way; a server goes by its own setting
+    #[arg(long, value_name = "SIZE", env = "GANNET_WAL_LIMIT", default_value = "1GiB", value_parser = size)]
+    pub(crate) wal_limit: u64,
     /// Write what was done as JSON
     #[arg(long)]
     pub(crate) json: bool,

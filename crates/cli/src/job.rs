@@ -12,8 +12,8 @@ use gannet_io::residency;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use gannet_sql::load::Request;
 use gannet_store::{
-    ArchiveState, Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs, OpenOptions, Unit,
-    Watch,
+    ArchiveReport, ArchiveState, Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs,
+    OpenOptions, Unit, Watch,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -45,6 +45,14 @@ impl Opening {
 }
 
 impl Pacing {
+    /// Refuses what has no effect where no server does the work, and none is there whose users could be heeded.
+    pub(crate) fn refuse_here(self) -> Result<()> {
+        match self.job_latency_target {
+            Some(_) => bail!("--job-latency-target is for what a server does: give --server, too"),
+            None => Ok(()),
+        }
+    }
+
     /// Has a server pace the jobs of this connection so.
     pub(crate) fn ask_for(self, connection: &mut Connection) -> Result<()> {
         let Some(target) = self.job_latency_target else { return Ok(()) };
@@ -94,7 +102,12 @@ impl Place {
                 };
                 Ok(Place::Beside(connect(&address).context(why)?))
             }
-            other => Ok(Place::File(other.with_context(|| format!("cannot open {path:?}"))?)),
+            other => {
+                let database = other.with_context(|| format!("cannot open {path:?}"))?;
+                // Nobody else is here; should somebody be some day, it is for them.
+                engine.set_job_latency_target(pacing.job_latency_target.filter(|target| !target.is_zero()));
+                Ok(Place::File(database))
+            }
         }
     }
 
@@ -268,20 +281,21 @@ fn words_without_password(words: &str) -> String {
 
 /// Closes a database that was opened here, and tells of an archive that did not take its log.
 pub(crate) fn close(database: Database) -> gannet_store::Result<()> {
-    tell_of_archive(&database);
-    database.close()
+    database.close_reporting().map(|archive| tell_of_archive(archive.as_ref()))
 }
 
-/// Says that the archive of a database did not take its log.
-pub(crate) fn tell_of_archive(database: &Database) {
-    let Some(archive) = database.archive_report() else { return };
-    if !matches!(archive.state, ArchiveState::Failing | ArchiveState::Refused) {
-        return;
-    }
+/// Says that the archive of a database that was closed did not take all of its log.
+pub(crate) fn tell_of_archive(archive: Option<&ArchiveReport>) {
+    let Some(archive) = archive.filter(|archive| archive.behind_bytes > 0) else { return };
+    let kept = match archive.state {
+        ArchiveState::Refused => "it is to have a folder of its own",
+        _ => "what the archive lacks is kept beside the database as far as --wal-limit reaches",
+    };
     crate::complain(&format!(
-        "the log is not archived in {:?}: {}; what the archive lacks is kept beside the database as far as --wal-limit reaches",
+        "{} of log are not archived in {:?}: {}; {kept}",
+        format_size(archive.behind_bytes),
         archive.destination,
-        archive.error.as_deref().unwrap_or("it is refused")
+        archive.error.as_deref().unwrap_or("there was no time for it")
     ));
 }
 

@@ -31,6 +31,7 @@ mod arena;
 mod buffer;
 #[cfg(unix)]
 mod calibrate;
+mod demoted;
 mod error;
 mod machine;
 #[cfg(unix)]
@@ -49,6 +50,7 @@ mod throttled;
 
 pub use arena::Arena;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
+pub use demoted::DemotedDisk;
 pub use error::{Error, ErrorKind, Result};
 pub use machine::{Memory, Pressure};
 pub use queue::Queue;

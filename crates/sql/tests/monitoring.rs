@@ -229,6 +229,7 @@ fn a_restore_is_a_job_beside_the_users() {
         ("restore database from 'b' to '/n'", "42602"),
         ("restore database from '/b' to 'n'", "42602"),
         ("restore database from '/b' to '/n' archive 'a'", "42602"),
+        ("restore database from '/b' to '/n' archive 'file:///a'", "22023"),
         ("restore database from '/b' to 'file:///n'", "22023"),
         ("restore database from 'ftp://host/b' to '/n'", "22023"),
         ("restore database from '/b' to '/n' archive '/a' until time 'soon'", "22007"),

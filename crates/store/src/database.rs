@@ -588,6 +588,12 @@ impl Database {
         self.close_within(limit)
     }
 
+    /// The same; and how the archive was doing when all was over, if there is one.
+    pub fn close_reporting(mut self) -> Result<Option<ArchiveReport>> {
+        self.end(self.options.shutdown_limit)?;
+        Ok(self.archive_report())
+    }
+
     /// The same with another limit than that which the database was opened with.
     pub fn close_within(mut self, limit: Duration) -> Result<()> {
         self.end(limit)

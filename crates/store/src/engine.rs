@@ -13,7 +13,7 @@ use crate::work::{Lender, Room, WorkMemory};
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Purpose};
 use gannet_base::units::format_size;
-use gannet_io::{Disk, ModeRequest, RealDisk, RealOptions};
+use gannet_io::{DemotedDisk, Disk, ModeRequest, RealDisk, RealOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,7 +173,12 @@ pub struct Engine {
     temp: Arc<TempSpace>,
     users: Arc<Users>,
     pacer: Arc<Pacer>,
+    /// What it has of another engine's memory.
+    _lent: Option<Arc<WorkMemory>>,
 }
+
+/// Part of the budget that an engine beside has.
+const BESIDE_SHARE: u64 = 8;
 
 impl Engine {
     /// An engine on the real file system. A budget beyond what the machine, or the process's control group, has is refused.
@@ -196,7 +201,36 @@ impl Engine {
         let temp = TempSpace::new(&disk, folder, &lender);
         let users = Arc::default();
         let pacer = Pacer::new(&disk, &users);
-        Ok(Engine { disk, lender, temp, users, pacer })
+        Ok(Engine { disk, lender, temp, users, pacer, _lent: None })
+    }
+
+    /// An engine for a database that a job of this one makes beside its users. Of this one's budget it has an eighth, or what such a database needs at least,
+    /// and frames of its own in it, until it goes with its last handle: so nobody's pages have to make room for what is made. What it asks of the device is
+    /// maintenance, and its jobs are paced with this one's.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where a database that was created so needs more than half of the budget.
+    pub(crate) fn beside(&self, made: &CreateOptions) -> Result<Engine> {
+        let (limit, least) = (self.budget().limit(), made.least_memory());
+        if least > limit / 2 {
+            return Err(Error::Invalid(format!(
+                "a database with pages of {} and log segments of {} takes {} to be made beside others, and the memory budget of {} has half of it for that",
+                format_size(made.page_size as u64),
+                format_size(made.segment_size),
+                format_size(least),
+                format_size(limit)
+            )));
+        }
+        let memory = least.max(limit / BESIDE_SHARE);
+        let lent = Some(Arc::new(self.memory(Purpose::Work, memory)?));
+        Ok(Engine {
+            disk: Arc::new(DemotedDisk::new(Arc::clone(&self.disk))),
+            lender: Lender::new(Budget::new(memory)),
+            temp: Arc::clone(&self.temp),
+            users: Arc::clone(&self.users),
+            pacer: Arc::clone(&self.pacer),
+            _lent: lent,
+        })
     }
 
     /// The memory budget: its limit, what is used, and for what.
@@ -376,6 +410,25 @@ impl Engine {
     ) -> Result<RestoreReport> {
         let archive = Extension { folder: folder.to_owned(), target };
         backup::restore(self, source, path, options, Some(&archive), watch)
+    }
+
+    /// The same as both, as a job of a database that others use: within an eighth of the budget, where the new database needs no more, and paced.
+    ///
+    /// # Errors
+    /// As these; and where the database needs more than half of the budget, or the source is a stream, of which that is not known.
+    pub fn restore_beside(
+        &self,
+        source: Source,
+        archive: Option<(&Path, RecoveryTarget)>,
+        path: &Path,
+        options: &OpenOptions,
+        watch: &mut Watch<'_>,
+    ) -> Result<RestoreReport> {
+        let made = source.made().ok_or_else(|| {
+            Error::Invalid("a stream is restored by a process of its own, and not beside others".to_owned())
+        })?;
+        let archive = archive.map(|(folder, target)| Extension { folder: folder.to_owned(), target });
+        backup::restore(&self.beside(&made)?, source, path, options, archive.as_ref(), watch)
     }
 
     /// Takes in a backup that is taken elsewhere, as a part of a job, and puts it among those that are there already: each frame is verified as

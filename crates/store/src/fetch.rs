@@ -99,16 +99,18 @@ impl<S: Source> Fetch<S> {
         let source = Arc::new(source);
         let mut fetch = Fetch { source, threads: Vec::new(), memory: Arc::default(), populating: None };
         let (populated, used) = (Arc::clone(core), Arc::clone(&fetch.memory));
-        fetch.populating = Some(thread::spawn("gannet-populate", move || {
+        // Without as many threads as it would have, or without any, whoever needs a page reads it himself.
+        fetch.populating = thread::try_spawn("gannet-populate", move || {
             while used.await_use() {
                 populated.pool.populate_ahead();
             }
-        }));
+        })
+        .ok();
         for number in 0..THREADS {
             let (core, source, memory) =
                 (Arc::clone(core), Arc::clone(&fetch.source), Arc::clone(&fetch.memory));
             let body = move || run(&core, &*source, &memory, number);
-            fetch.threads.push(thread::spawn("gannet-fetch", body));
+            fetch.threads.extend(thread::try_spawn("gannet-fetch", body).ok());
         }
         fetch
     }

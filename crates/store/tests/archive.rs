@@ -5,6 +5,7 @@ mod meanwhile;
 use gannet_base::sim::Simulation;
 use gannet_base::{checksum, clock};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
+use gannet_io::stats::Operation;
 use gannet_io::{AlignedBuffer, Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions};
 use gannet_store::{
     ArchiveReport, ArchiveState, ArchiveVerifyReport, BackupFile, BackupOptions, BackupPlace, BackupPlan,
@@ -15,6 +16,7 @@ use meanwhile::Meanwhile;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const FILE: &str = "a.gnt";
@@ -208,6 +210,80 @@ fn a_backup_is_brought_to_the_end_an_lsn_a_time_and_a_point() {
     db.close().unwrap();
     let later = RecoveryTarget::Time(report.archived_unix_us);
     assert_eq!(count_at(&disk, &["b"], "later.gnt", later), 1700);
+}
+
+/// Restores within an engine that others use.
+fn restore_beside(
+    engine: &Engine,
+    disk: &SimDisk,
+    to: &str,
+    archive: Option<RecoveryTarget>,
+    mut tell: &mut dyn FnMut(&JobReport) -> Result<(), Error>,
+) -> Result<RestoreReport, Error> {
+    let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+    let open = OpenOptions { wal_limit: 4 * SEGMENT, ..OpenOptions::default() };
+    let archive = archive.map(|target| (Path::new(ARCHIVE), target));
+    let watch = &mut Watch::new(&job, &mut tell);
+    job.end(engine.restore_beside(files(disk, &["b"]), archive, Path::new(to), &open, watch))
+}
+
+#[test]
+fn a_restore_beside_others_takes_little_of_their_memory_and_gives_it_back() {
+    let disk = SimDisk::new(32);
+    let db = create(&disk);
+    put(&db, 0..300);
+    backup(&db, "b", None);
+    put(&db, 300..4000);
+    await_archived(&db);
+    db.close().unwrap();
+    // Others have pages of another size.
+    let memory = 64 << 20;
+    let options = EngineOptions { memory, ..EngineOptions::default() };
+    let engine = Engine::with_disk(Arc::new(disk.clone()), &options).unwrap();
+    let made = CreateOptions { page_size: 8192, segment_size: 4 * SEGMENT };
+    let users = engine.create(Path::new("users.gnt"), &made, &OpenOptions::default()).unwrap();
+    let frames = || users.stats().frames;
+    let (before, mut least) = (frames(), u64::MAX);
+    let requests = |class: Class| {
+        let counter = |operation| disk.stats().counter(class, operation).requests.load(Ordering::Relaxed);
+        counter(Operation::Read) + counter(Operation::Write) + counter(Operation::Sync)
+    };
+    let (commits, reads) = (requests(Class::Commit), requests(Class::Foreground));
+    let mut phases = std::collections::BTreeSet::new();
+    let mut tell = |report: &JobReport| {
+        phases.insert(report.phase.clone());
+        least = least.min(frames());
+        Ok(())
+    };
+    let report = restore_beside(&engine, &disk, "r.gnt", Some(RecoveryTarget::End), &mut tell).unwrap();
+    assert!(report.restart.redone_pages > 100, "{report:?}");
+    assert!(least >= before / 8 * 6, "{least} of {before} frames");
+    assert_eq!(frames(), before);
+    // What is made is nobody's who waits; the users' database has written next to nothing meanwhile.
+    assert!(requests(Class::Commit) - commits < 10 && requests(Class::Foreground) - reads < 10);
+    // Given up in any of its phases, it leaves nothing.
+    for phase in phases {
+        let mut tell =
+            |report: &JobReport| if report.phase == phase { Err(Error::Cancelled) } else { Ok(()) };
+        let outcome = restore_beside(&engine, &disk, "n.gnt", Some(RecoveryTarget::End), &mut tell);
+        assert!(matches!(outcome, Err(Error::Cancelled)), "{phase}: {outcome:?}");
+        assert!(disk.list(Path::new("")).unwrap().iter().all(|name| !name.starts_with("n.gnt")), "{phase}");
+        assert_eq!(frames(), before, "{phase}");
+    }
+    restore_beside(&engine, &disk, "plain.gnt", None, &mut |_| Ok(())).unwrap();
+    users.close().unwrap();
+    for (name, numbers) in [("r.gnt", 4000), ("plain.gnt", 300)] {
+        let db = self::engine(&disk).open(Path::new(name), &OpenOptions::default()).unwrap();
+        assert_eq!(count(&db), numbers, "{name}");
+        db.close().unwrap();
+    }
+    // Where too little would be left to others, it is refused.
+    let small = Engine::with_disk(
+        Arc::new(disk.clone()),
+        &EngineOptions { memory: 9 << 20, ..EngineOptions::default() },
+    );
+    let refused = restore_beside(&small.unwrap(), &disk, "n.gnt", None, &mut |_| Ok(())).unwrap_err();
+    assert!(refused.to_string().contains("to be made beside others"), "{refused}");
 }
 
 #[test]

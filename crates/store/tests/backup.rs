@@ -4,7 +4,7 @@ mod meanwhile;
 
 use gannet_base::sync::Mutex;
 use gannet_base::{checksum, clock, thread};
-use gannet_io::sim::{Settings, SimDisk};
+use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::stats::Operation;
 use gannet_io::{
     AlignedBuffer, Class, Disk, Durability as IoDurability, ModeRequest, OpenOptions as FileOptions,
@@ -455,6 +455,30 @@ fn a_destination_without_room_is_refused_and_one_that_fills_up_fails_the_backup_
     assert!(matches!(error, Err(Error::Backup(what)) if what.contains("there is no folder")));
     transfer(&db, 30);
     assert_eq!(audit(&db), 30);
+}
+
+#[test]
+fn a_backup_during_which_the_database_fails_is_none() {
+    let disk = SimDisk::new(40);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    (1..60).for_each(|count| transfer(&db, count));
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let mut failed = false;
+    let mut tell = |report: &gannet_store::JobReport| {
+        if report.phase == "copies pages" && !failed {
+            failed = true;
+            let only = Some(FILE.to_owned());
+            disk.set_faults(Faults { write_error: Chance::OneIn(1), only, ..Faults::default() });
+            db.checkpoint().unwrap_err();
+            disk.set_faults(Faults::default());
+        }
+        Ok(())
+    };
+    let taking = options(folder(&db, "b"), None);
+    let taken = job.end(db.backup(taking, &mut Watch::new(&job, &mut tell)));
+    assert!(matches!(taken, Err(Error::Poisoned(_))), "{taken:?}");
+    assert!(failed && disk.list(Path::new("backups")).unwrap().is_empty());
 }
 
 #[test]

@@ -320,10 +320,16 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
 }
 
 fn restore_here(sources: &[PathBuf], target: &Path, arguments: &Restore) -> Result<Restored> {
+    arguments.pacing.refuse_here()?;
     let engine = arguments.opening.engine()?;
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
-    let open = OpenOptions { mode: arguments.opening.io, warm: false, ..OpenOptions::default() };
+    let open = OpenOptions {
+        wal_limit: arguments.wal_limit,
+        mode: arguments.opening.io,
+        warm: false,
+        ..OpenOptions::default()
+    };
     let (report, job) = job::here(&engine.jobs(), order, |watch| match &arguments.archive {
         Some(archive) => {
             let goal = arguments.to.clone().unwrap_or_default();

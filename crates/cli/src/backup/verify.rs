@@ -30,7 +30,10 @@ enum Who {
 impl Who {
     fn find(arguments: &Verify) -> Result<Self> {
         Ok(match &arguments.server {
-            None => Who::Here(arguments.opening.engine()?),
+            None => {
+                arguments.pacing.refuse_here()?;
+                Who::Here(arguments.opening.engine()?)
+            }
             Some(server) => Who::Server(ByServer::find(server, arguments.pacing, "verify")?),
         })
     }

@@ -104,7 +104,8 @@ fn look(options: &Doctor) -> Result<Weight> {
             let variable = |name: &str| std::env::var(name).ok();
             let address = Address::parse(text, &variable, &serve::owner()).map_err(|error| anyhow!(error))?;
             let mut connection = job::connect(&address, "doctor")?;
-            report["server"] = running::look(&mut connection, &mut remarks)?;
+            let machine = running::machine(&mut connection);
+            report["server"] = running::look(&mut connection, machine, &mut remarks)?;
         }
         None => look_here(options, &mut report, &mut remarks)?,
     }
@@ -145,8 +146,18 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     // A server has its socket beside the name that it was given.
     let server = place.database.as_ref().and_then(|_| sql::server_address(&options.path, &serve::owner()));
     let disk = Arc::new(RealDisk::default());
+    let mut connection = None;
+    if let Some(address) = server {
+        match job::connect(&address, "doctor") {
+            Ok(connected) => connection = Some(connected),
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            // A server that ended at once has left its socket.
+            Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
+        }
+    }
     // Before a measurement keeps the device busy.
     let pressed = Pressure::of_this_machine();
+    let its_machine = connection.as_mut().and_then(running::machine);
     report["folder"] = json!(text(&place.folder));
     let (mut may_write, mut is_full) = (true, false);
     report["io"] = match probe_mode(&disk, &Scratch::new(&place.folder).0, options.io, remarks) {
@@ -160,8 +171,8 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         }
         other => other?,
     };
-    let time = options.time.unwrap_or(if server.is_some() { Duration::ZERO } else { MEASURE });
-    if options.time.is_none() && server.is_some() {
+    let time = options.time.unwrap_or(if connection.is_some() { Duration::ZERO } else { MEASURE });
+    if options.time.is_none() && connection.is_some() {
         let remark =
             "the device is not measured, as a server works on it: --time says for how long it may be";
         remarks.add(Weight::Note, remark);
@@ -200,22 +211,18 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         report["database"] = cached_of(&paths);
         note_cached(&report["database"], remarks);
     }
-    if let Some(address) = server {
-        match job::connect(&address, "doctor") {
-            Ok(mut connection) => {
-                report["server"] = running::look(&mut connection, remarks)?;
-            }
-            Err(error) if error.is::<Interrupted>() => return Err(error),
-            // A server that ended at once has left its socket.
-            Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
-        }
+    // One of an earlier release does not say what it sees of its machine.
+    if its_machine.is_none() {
+        machine::note_machine(&memory, &pressed, remarks);
+    }
+    if let Some(connection) = &mut connection {
+        report["server"] = running::look(connection, its_machine, remarks)?;
     }
     let is_served = report["server"].is_object();
     machine::note_budget(&memory, EngineOptions::default().memory, is_served, remarks);
     if is_served {
         return Ok(());
     }
-    machine::note_machine(&memory, &pressed, remarks);
     // What a server says itself otherwise.
     let all_buffered = report["io"]["effective"] == Mode::Buffered.name();
     if let Some(files) = report.pointer_mut("/database/files").and_then(Value::as_array_mut) {

@@ -78,8 +78,17 @@ fn machine_of(row: &Value) -> (Memory, Pressure) {
     (memory, pressure)
 }
 
-/// Asks a server what it says of itself, its machine and its control group. Its alarms are remarks.
-pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result<Value> {
+/// What a server sees of its machine and its control group: a row of `gannet_machine`; `None` where it does not say.
+pub(super) fn machine(connection: &mut Connection) -> Option<Value> {
+    ask(connection, "select * from gannet_machine").ok()?.into_iter().next()
+}
+
+/// Asks a server what it says of itself; `machine` is what it sees of that. Its alarms are remarks.
+pub(super) fn look(
+    connection: &mut Connection,
+    machine: Option<Value>,
+    remarks: &mut Remarks,
+) -> Result<Value> {
     let mut of = |sql: &str| ask(connection, sql);
     // Settings of sessions are those of this very session.
     let settings = of("select name, requested, effective, source, reason from gannet_settings \
@@ -103,12 +112,12 @@ pub(super) fn look(connection: &mut Connection, remarks: &mut Remarks) -> Result
     if !alarms.iter().any(|alarm| alarm["name"] == "io") {
         super::note_buffered(&files, remarks);
     }
-    let machine = of("select * from gannet_machine")?;
-    let machine = machine.into_iter().next().unwrap_or_default();
-    let (group, mut pressure) = machine_of(&machine);
-    // Of these there are alarms.
-    pressure.memory = None;
-    super::machine::note_machine(&group, &pressure, remarks);
+    if let Some(machine) = &machine {
+        let (group, mut pressure) = machine_of(machine);
+        // Of these there are alarms.
+        pressure.memory = None;
+        super::machine::note_machine(&group, &pressure, remarks);
+    }
     for alarm in &alarms {
         let text = |name: &str| alarm[name].as_str().unwrap_or_default().to_owned();
         let weight = if alarm["severity"] == "critical" { Weight::Critical } else { Weight::Warning };

@@ -68,11 +68,11 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             // A close takes only so long: it is to find little that is not written yet, for what gets its name was closed in good order.
             let written =
                 if partial.is_some() && done.is_ok() { database.store().checkpoint() } else { Ok(()) };
-            job::tell_of_archive(database.store());
-            let closed = database.close();
+            let closed = database.close_reporting();
             let done = done.with_context(failed)?;
             written.with_context(failed)?;
-            closed.with_context(|| format!("cannot close {name:?}"))?;
+            let archive = closed.with_context(|| format!("cannot close {name:?}"))?;
+            job::tell_of_archive(archive.as_ref());
             if let Some(partial) = &partial {
                 // Now it is complete.
                 engine.rename(Path::new(partial), Path::new(&arguments.database)).with_context(|| {

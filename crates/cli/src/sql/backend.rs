@@ -259,8 +259,9 @@ impl Backend for Embedded {
     fn close(self: Box<Self>) -> Result<()> {
         let Embedded { path, database, session, .. } = *self;
         drop(session);
-        crate::job::tell_of_archive(database.store());
-        database.close().with_context(|| format!("cannot close {path:?}"))
+        let archive = database.close_reporting().with_context(|| format!("cannot close {path:?}"))?;
+        crate::job::tell_of_archive(archive.as_ref());
+        Ok(())
     }
 }
 

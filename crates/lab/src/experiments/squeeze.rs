@@ -282,7 +282,7 @@ impl Experiment for Squeeze {
             let seed = order.seed + u64::from(round);
             for threads in THREADS {
                 let device = |turn| {
-                    let seconds = f64::from(plan.seconds) / MULTIPLES.len() as f64;
+                    let seconds = (plan.seconds / MULTIPLES.len() as u32).max(1);
                     let mut command = [OURSELVES, "device"].map(str::to_owned).to_vec();
                     let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
                     add("--file", largest.display().to_string());
@@ -296,7 +296,7 @@ impl Experiment for Squeeze {
                         id: device_id(threads, turn, round),
                         what: format!("the device alone, {threads} threads"),
                         command,
-                        estimate: Duration::from_secs_f64(seconds + 1.0),
+                        estimate: Duration::from_secs(u64::from(seconds) + 1),
                         ..Step::default()
                     }
                 };

@@ -62,7 +62,7 @@ impl Plan {
                 has_grid: false,
                 warm_up: 8,
                 measure: 16,
-                tune_time: 26,
+                tune_time: 20,
                 tune_warm_up: 8,
                 tune_measure: 18,
                 tune_pages: &[PAGE_SIZE],

@@ -282,6 +282,16 @@ impl Database {
         self.close_by(|store| store.close())
     }
 
+    /// The same; and how the archive was doing when all was over, if there is one.
+    pub fn close_reporting(self) -> Result<Option<gannet_store::ArchiveReport>> {
+        let mut archive = None;
+        self.close_by(|store| {
+            archive = store.close_reporting()?;
+            Ok(())
+        })?;
+        Ok(archive)
+    }
+
     /// The same, with a limit of its own to the time in which pages are written home.
     pub fn close_within(self, limit: Duration) -> Result<()> {
         self.close_by(|store| store.close_within(limit))

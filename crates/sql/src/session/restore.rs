@@ -6,7 +6,7 @@ use super::client::{Client, CommandTag, OutputColumn};
 use super::database::to_unix;
 use super::jobs::{self, Running, info};
 use super::utility::give;
-use super::verify::check_absolute;
+use super::verify::{check_absolute, check_archive};
 use crate::bind::utility::{RestoreDatabase, RestoreUntil};
 use crate::types::datetime::read_timestamptz;
 use crate::{Error, Result, SqlState, Type, Value};
@@ -56,7 +56,7 @@ impl Session {
             found.push(self.backup_place(place, &ending)?);
         }
         let archive = restore.archive.as_ref().map(|(folder, until)| {
-            check_absolute(folder, STATEMENT)?;
+            check_archive(folder, STATEMENT)?;
             Ok::<_, Error>((PathBuf::from(folder), self.recovery_target(until.as_ref())?))
         });
         let archive = archive.transpose()?;
@@ -64,15 +64,11 @@ impl Session {
         order.about = format!("from {} to {}", restore.places.join(" "), restore.path);
         let (report, job) = self.run_job(&mut running, order, |database, watch| {
             ending.get_or_init(|| watch.job().ending());
-            let (engine, mode) = (database.store().engine(), database.store().io_mode().requested);
-            let open = OpenOptions { mode, warm: false, ..OpenOptions::default() };
-            let source = Source::find(&found)?;
-            Ok(match &archive {
-                Some((folder, target)) => {
-                    engine.restore_to(source, (folder, target.clone()), &path, &open, watch)?
-                }
-                None => engine.restore(source, &path, &open, watch)?,
-            })
+            let (store, source) = (database.store(), Source::find(&found)?);
+            let (mode, wal_limit) = (store.io_mode().requested, store.wal_limit());
+            let open = OpenOptions { mode, wal_limit, warm: false, ..OpenOptions::default() };
+            let archive = archive.as_ref().map(|(folder, target)| (folder.as_path(), target.clone()));
+            Ok(store.engine().restore_beside(source, archive, &path, &open, watch)?)
         })?;
         let count = |number: u64| Value::Int(number.cast_signed());
         let row = vec![

@@ -89,11 +89,7 @@ impl Session {
         folder: &str,
         running: &mut Running<'_>,
     ) -> Result<(Outcome<ArchiveVerifyReport>, JobReport)> {
-        if gannet_object::is_url(folder) {
-            let message = format!("an archive of the log is a folder, and {folder:?} is none");
-            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
-        }
-        check_absolute(folder, ARCHIVE)?;
+        check_archive(folder, ARCHIVE)?;
         let mut order = JobOrder::new(JobKind::Verify);
         order.about = format!("of {folder}");
         self.run_job(running, order, |database, watch| {
@@ -110,6 +106,15 @@ pub(super) fn check_absolute(place: &str, statement: &str) -> Result<()> {
     }
     let message = format!("relative path not allowed for {statement}: give an absolute one of the server");
     Err(Error::new(SqlState::INVALID_NAME, message))
+}
+
+/// The same of an archive's, which is no URL.
+pub(super) fn check_archive(folder: &str, statement: &str) -> Result<()> {
+    if gannet_object::is_url(folder) {
+        let message = format!("an archive of the log is a folder, and {folder:?} is none");
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    check_absolute(folder, statement)
 }
 
 /// What is wrong with a backup or an archive is what was asked for.

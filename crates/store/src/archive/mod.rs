@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use follow::{Follower, Reach, check_new, look};
+pub(crate) use plan::Plan;
 pub use plan::RecoveryTarget;
 pub(crate) use restore::{Added, Extension, Place};
 pub use verify::{ArchiveGap, ArchiveVerifyReport};

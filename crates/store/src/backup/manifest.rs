@@ -4,6 +4,7 @@
 //! for people, and no bit of it can turn unnoticed.
 
 use super::format::HEAD;
+use crate::engine::CreateOptions;
 use crate::meta::{FORMAT_VERSION, Meta};
 use crate::space::{self, EXTENT_PAGES};
 use crate::{Error, Result};
@@ -98,6 +99,11 @@ pub struct Manifest {
 }
 
 impl Begin {
+    /// How the database was created.
+    pub(crate) fn made(&self) -> CreateOptions {
+        CreateOptions { page_size: self.page_size as usize, segment_size: self.segment_size }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("plain fields")
     }

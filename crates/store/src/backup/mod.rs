@@ -410,7 +410,9 @@ impl Copy {
         let end = log.end();
         if outcome.is_ok() {
             watch.job().phase("copies the log", Unit::Bytes, 0);
-            outcome = log.flush_to(end);
+            // The database may have failed meanwhile: then a frame may have had a change that no log has, or a page on the device may lack some. Whoever
+            // fails has thrown the switch before a copy could be made of either.
+            outcome = this.shared.core.poison.check().and_then(|()| log.flush_to(end));
         }
         if outcome.is_err() {
             this.stop.set();

@@ -21,10 +21,10 @@
 use super::format::{Codec, FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest, PAGES_MAX};
 use super::source::{Feed, Frame, Item, Source};
-use crate::archive::{Added, Extension, Place};
+use crate::archive::{Added, Extension, Place, Plan};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database, replay, wal_limit};
-use crate::engine::{CreateOptions, Engine, OpenOptions};
+use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
 use crate::log::{BLOCK, segment_path};
 use crate::mutation::{Mutation, planted};
@@ -211,13 +211,15 @@ fn bring_up(
     let database = engine
         .open(partial, open)
         .map_err(|error| Error::Backup(format!("it was restored, and cannot be opened: {error}")))?;
-    if let Err(error) = watch.look().and_then(|()| database.await_restart_watched(watch)) {
-        database.close()?;
+    let up = watch.look().and_then(|()| database.await_restart_watched(watch));
+    // It gets its name when it needs no log any more; closing it has next to nothing left to write, as that hears nobody.
+    if let Err(error) = up.and_then(|()| write_home(&database, watch)) {
+        // What was written so far is of no use.
+        let _ = database.close_within(Duration::ZERO);
         return Err(error);
     }
     let restart = database.restart_report();
     let why_read_only = database.why_read_only();
-    // It gets its name when it needs no log any more.
     database.close_within(CLOSE_LIMIT)?;
     // The log was whole when it was written: where it reads as if it ended earlier, what is behind would be missed by nobody.
     let reached = applied.redo_from + restart.log_bytes;
@@ -236,10 +238,24 @@ fn bring_up(
     Ok(restart)
 }
 
+/// Writes all changed pages, paced.
+fn write_home(database: &Database, watch: &mut Watch<'_>) -> Result<()> {
+    let core = &database.shared.core;
+    core.log.flush_to(core.log.end())?;
+    let mut permit = None;
+    let mut go_on = |bytes| {
+        drop(permit.take());
+        watch.look()?;
+        permit = Some(watch.job().permit()?);
+        watch.job().count_written(bytes);
+        Ok(true)
+    };
+    database.shared.writer.flush_below(core.log.end(), &mut go_on).map(drop)
+}
+
 /// Refuses a memory budget that the database could not be opened with.
 fn check_memory(engine: &Engine, begin: &Begin) -> Result<()> {
-    let made = CreateOptions { page_size: begin.page_size as usize, segment_size: begin.segment_size };
-    made.check_memory(engine.budget().limit())
+    begin.made().check_memory(engine.budget().limit())
 }
 
 /// Refuses a place with less room than the database needs: so many bytes of data, and of log.
@@ -319,10 +335,7 @@ fn write_all(
     run_crew("gannet-restore", Crew::StandsBy, watch, &restore.stop, workers)?;
     let (manifest, end) = restore.take_newest()?;
     let mut applied = Applied { redo_from: manifest.begin.start_lsn, next_txn: 0, pages: 0, changes: 0 };
-    let end = match archive {
-        Some(archive) => restore.add_archived(engine, &manifest, archive, (end, &mut applied), watch)?,
-        None => end,
-    };
+    let end = restore.add_log(engine, &manifest, archive, (end, &mut applied), watch)?;
     watch.job().phase("makes it durable", Unit::Bytes, 0);
     watch.look()?;
     restore.finish(&manifest, end, &applied)?;
@@ -530,17 +543,22 @@ impl Restore {
         Ok((manifest, end))
     }
 
-    /// Puts the log of an archive behind that of the backup.
-    fn add_archived(
+    /// Puts the log of an archive behind that of the backup, if there is one, and applies what is not little of both.
+    fn add_log(
         &self,
         engine: &Engine,
         manifest: &Manifest,
-        archive: &Extension,
+        archive: Option<&Extension>,
         (end, applied): (Added, &mut Applied),
         watch: &mut Watch<'_>,
     ) -> Result<Added> {
-        let plan = archive.plan(engine, manifest, self.open.mode, watch)?;
-        watch.job().phase("copies and applies archived log", Unit::Bytes, plan.log_bytes());
+        let plan = match archive {
+            Some(archive) => Some(archive.plan(engine, manifest, self.open.mode, watch)?),
+            None => None,
+        };
+        let more = plan.as_ref().map_or(0, Plan::log_bytes);
+        let phase = if plan.is_some() { "copies and applies archived log" } else { "applies the log" };
+        watch.job().phase(phase, Unit::Bytes, more);
         let mut place = LogPlace {
             restore: self,
             engine,
@@ -549,7 +567,10 @@ impl Restore {
             state: &mut self.state.lock(),
             applied,
         };
-        let added = plan.write(engine, manifest, &mut place, watch)?;
+        let added = match plan {
+            Some(plan) => plan.write(engine, manifest, &mut place, watch)?,
+            None => end,
+        };
         place.apply_rest(&added, watch)?;
         Ok(Added { pages: place.pages_with(&added), ..added })
     }
@@ -629,7 +650,7 @@ impl LogPlace<'_> {
         let files = (&restore.data, restore.folder.as_path());
         let refuse = |what: String| {
             Err(Error::Backup(format!(
-                "the archived log was written to {:?}, and cannot be applied: {what}. The disk may not have kept it: restore to another one",
+                "the log was written to {:?}, and cannot be applied: {what}. The disk may not have kept it: restore to another one",
                 restore.folder
             )))
         };

@@ -88,7 +88,7 @@ impl Sink {
     pub(crate) fn new(destination: Destination, mode: ModeRequest, begin: &[u8]) -> Result<Self> {
         let place = match destination {
             Destination::Folder { folder, name } => Place::Files(Files::create(folder, name, mode)?),
-            Destination::Stream(stream) => Place::Stream(Stream::new(stream)),
+            Destination::Stream(stream) => Place::Stream(Stream::new(stream)?),
         };
         let sink = Sink { frames: AtomicU64::new(1), next: AtomicU64::new(begin.len() as u64), place };
         sink.write_at(0, begin)?;

@@ -10,7 +10,7 @@ use super::manifest::{Begin, Manifest};
 use super::place::BackupPlace;
 use super::sink::{DATA, MANIFEST, data_place, manifest_place};
 use crate::block::Block;
-use crate::engine::Engine;
+use crate::engine::{CreateOptions, Engine};
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
@@ -32,6 +32,14 @@ pub enum Source {
     Files(Vec<BackupFile>),
     /// A stream of bytes, with one or several backups, one behind the other.
     Stream(Box<dyn Read + Send>),
+}
+
+impl Source {
+    /// How the database of the newest backup was created; `None` of a stream, of which that is not known before it is read.
+    pub(crate) fn made(&self) -> Option<CreateOptions> {
+        let Source::Files(files) = self else { return None };
+        files.last().map(|file| file.manifest.begin.made())
+    }
 }
 
 impl fmt::Debug for Source {

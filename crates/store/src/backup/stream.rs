@@ -7,6 +7,7 @@
 //! 2. There are never more frames on their way than slots, which the memory for them was charged for.
 //! 3. The log has slots of its own: it is not to be late because of pages.
 
+use crate::jobs::no_thread;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
@@ -74,7 +75,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(to: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(to: Box<dyn Write + Send>) -> Result<Self> {
         let state = State {
             frames: VecDeque::new(),
             free: [PAGE_SLOTS, LOG_SLOTS],
@@ -84,8 +85,9 @@ impl Stream {
         };
         let shared: Shared = Arc::new((Mutex::new(state), Condvar::new()));
         let own = Arc::clone(&shared);
-        let thread = thread::spawn("gannet-backup-stream", move || write(&own, to));
-        Stream { shared, thread: Some(thread), memory: None }
+        let thread =
+            thread::try_spawn("gannet-backup-stream", move || write(&own, to)).map_err(|_| no_thread())?;
+        Ok(Stream { shared, thread: Some(thread), memory: None })
     }
 
     /// Waits for a slot, as long as `wanted` does not fail.

@@ -20,6 +20,7 @@ use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_base::{Lsn, PageId};
 use gannet_io::{Class, Direction, Durability, File};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 /// Pages that are under way at one time: so many blocks, of so many bytes.
 const BLOCKS: usize = 8;
 const BLOCK_LEN: usize = 128 << 10;
-/// Part of the budget that gathered changes may take: nobody else is here.
+/// Part of the budget that gathered changes may take: nobody else uses the engine.
 const GATHER_SHARE: u64 = 2;
 /// Blocks that are read ahead; the others are on their way back.
 const AHEAD: usize = BLOCKS / 2;
@@ -82,12 +83,14 @@ pub(crate) fn apply(
         let memory = engine.memory(Purpose::Io, BLOCK_LEN.max(meta.page_size) as u64)?;
         blocks.push(Block::new(&queue, memory));
     }
-    let worker = watch.job().worker();
-    let is_stopping = || worker.check().is_err();
+    let watch = RefCell::new(watch);
+    let is_stopping = || watch.borrow_mut().look().is_err();
     let limit = engine.budget().limit() / GATHER_SHARE;
     let scan = Scan { log: &log, end: recovery.end, limit, is_stopping: &is_stopping };
     let mut pages = Pages { data, redo: &redo, page_size: meta.page_size, salt: meta.database_id, blocks };
-    if !redo_in_turns(engine, &redo, &scan, &mut |range| pages.bring_up(range, watch).map(|()| true))? {
+    if !redo_in_turns(engine, &redo, &scan, &mut |range| {
+        pages.bring_up(range, &mut watch.borrow_mut()).map(|()| true)
+    })? {
         return Err(Error::Cancelled);
     }
     let (_, redone, changes) = redo.progress();

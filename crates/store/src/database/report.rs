@@ -159,6 +159,11 @@ impl Database {
         self.shared.holders.limit
     }
 
+    /// Bytes of log that redo may have to go through after a crash, see [`OpenOptions::wal_limit`](crate::OpenOptions::wal_limit).
+    pub fn wal_limit(&self) -> u64 {
+        self.shared.core.wal_limit
+    }
+
     /// Has `listener` told of everybody who is ended because of a `snapshot_limit`, by a thread that must not be kept. Once.
     pub fn on_snapshot_limit(&self, listener: impl Fn(&GarbageHolder) + Send + Sync + 'static) {
         self.shared.holders.listen(Box::new(listener));

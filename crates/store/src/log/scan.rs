@@ -9,6 +9,7 @@
 use super::Inner;
 use super::record::{self, MIN_RECORD_LEN, RecordView};
 use super::segment::{BLOCK, Segments};
+use crate::jobs::no_thread;
 use crate::page::get_u32;
 use crate::{Error, Result};
 use gannet_base::sync::{Condvar, Mutex};
@@ -180,12 +181,16 @@ pub(crate) fn scan(
         state: Mutex::new(state),
         changed: Condvar::new(),
     });
-    let readers: Vec<_> = (0..READERS.min(numbers.end - numbers.start))
-        .map(|_| {
-            let ahead = Arc::clone(&ahead);
-            thread::spawn("log-read-ahead", move || ahead.run())
-        })
-        .collect();
+    let mut readers = Vec::new();
+    for _ in 0..READERS.min(numbers.end - numbers.start) {
+        let reader = Arc::clone(&ahead);
+        match thread::try_spawn("log-read-ahead", move || reader.run()) {
+            Ok(reader) => readers.push(reader),
+            // Fewer are slower.
+            Err(_) if !readers.is_empty() => break,
+            Err(_) => return Err(no_thread()),
+        }
+    }
     let mut window = Window { ahead: &ahead, start: first, bytes: Vec::new() };
     let outcome = visit_all(inner, first, to.0, &mut window, visit);
     ahead.stop();

@@ -538,18 +538,22 @@ pub(crate) fn side_by_side<T: Send + 'static>(
     work: impl Fn(&Segments, u64) -> T + Clone + Send + 'static,
 ) -> Result<Vec<T>> {
     let workers = numbers.len().min(READERS);
-    let handles: Vec<_> = (0..workers)
-        .map(|worker| {
-            let (segments, work) = (Arc::clone(segments), work.clone());
-            let share: Vec<u64> = numbers.iter().copied().skip(worker).step_by(workers).collect();
-            thread::spawn(name, move || {
-                share.iter().map(|&number| work(&segments, number)).collect::<Vec<_>>()
-            })
+    let begin = |worker| {
+        let (segments, work) = (Arc::clone(segments), work.clone());
+        let share: Vec<u64> = numbers.iter().copied().skip(worker).step_by(workers).collect();
+        thread::try_spawn(name, move || {
+            share.iter().map(|&number| work(&segments, number)).collect::<Vec<_>>()
         })
-        .collect();
+    };
+    let handles: Vec<_> = (0..workers).map(begin).collect();
     let mut shares = Vec::new();
     for handle in handles {
-        shares.push(handle.join().map_err(|panic| Error::Poisoned(panic.to_string()))?.into_iter());
+        let share = match handle {
+            Ok(handle) => handle.join().map_err(|panic| Error::Poisoned(panic.to_string()))?,
+            // The system has no thread to give.
+            Err(share) => share(),
+        };
+        shares.push(share.into_iter());
     }
     Ok((0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect())
 }

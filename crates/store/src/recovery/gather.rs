@@ -234,7 +234,10 @@ pub(crate) fn redo_in_turns(
                     redo.set_gathered(Some(gathered));
                 }
                 // Whoever finds no way through the log from its beginning walks each page's own, which may go past what cannot be read.
-                Err(Error::Damaged(_) | Error::Memory(_) | Error::Io(_)) => gathers = false,
+                // So does who gets no thread to read it with.
+                Err(Error::Damaged(_) | Error::Memory(_) | Error::Io(_) | Error::Invalid(_)) => {
+                    gathers = false
+                }
                 Err(error) => return Err(error),
             }
         }

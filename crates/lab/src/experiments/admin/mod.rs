@@ -46,7 +46,7 @@ struct Plan {
 impl Plan {
     fn of(size: Size) -> Self {
         let plan = Plan {
-            warehouses: 3,
+            warehouses: 4,
             sessions: 10,
             seconds: 1.0,
             warm_up: 1.0,

@@ -76,7 +76,7 @@ impl Plan {
                 narrow_rest: 8,
                 starved: 6,
                 device: 2,
-                serial: serial::Size { warehouses: 2, memory: 48 << 20, seconds: 6 },
+                serial: serial::Size { warehouses: 2, memory: 48 << 20, seconds: 4 },
             },
             Size::Standard => Plan {
                 log: 1 << 30,

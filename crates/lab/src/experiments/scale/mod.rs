@@ -43,7 +43,7 @@ struct Plan {
 impl Plan {
     fn of(size: Size) -> Self {
         match size {
-            Size::Quick => Plan { warehouses: 8, warm_up: 6, settle: 3, seconds: 6 },
+            Size::Quick => Plan { warehouses: 8, warm_up: 5, settle: 3, seconds: 5 },
             Size::Standard => Plan { warehouses: 24, warm_up: 45, settle: 15, seconds: 60 },
             Size::Large => Plan { warehouses: 100, warm_up: 180, settle: 60, seconds: 300 },
         }
