@@ -686,6 +686,8 @@ impl Scan {
     /// Copies a leaf; `near` is a key of the way to it. Where that fails, none is loaded: the next step begins at the position.
     fn load(&mut self, target: Target<'_>, near: &[u8]) -> Result<()> {
         self.leaf.clear();
+        // Of many leaves nothing may be seen: whoever looks between rows would not be asked.
+        self.view.check_cancelled()?;
         let shared = Arc::clone(self.view.shared());
         let root = Arc::clone(&self.tree.root);
         let btree = BTree::new(&shared.core, &root);

@@ -213,24 +213,31 @@ pub(crate) struct Handle {
     id: AtomicU64,
 }
 
+impl Handle {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.registry.forget_owner(self.number);
     }
 }
 
-/// Makes a transaction's waits end with [`crate::Error::Cancelled`]. See [`Transaction::canceller`].
+/// Makes a transaction's waits, and its views' scans when they come to another leaf, end with [`crate::Error::Cancelled`]. See
+/// [`Transaction::canceller`].
 #[derive(Clone, Debug)]
 pub struct Canceller(Arc<Handle>);
 
 impl Canceller {
-    /// Ends the wait that is going on, and refuses later ones until [`Canceller::reset`].
+    /// Ends the wait or scan that is going on, and refuses later ones until [`Canceller::reset`].
     pub fn cancel(&self) {
         self.0.cancel.store(true, Ordering::SeqCst);
         self.0.shared.registry.waits().recheck();
     }
 
-    /// Lets the transaction wait again.
+    /// Lets the transaction wait and scan again.
     pub fn reset(&self) {
         self.0.cancel.store(false, Ordering::SeqCst);
     }

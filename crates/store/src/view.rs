@@ -105,6 +105,11 @@ impl View {
         self.snapshot.check_limit()
     }
 
+    /// Fails once the transaction's [`Canceller`](crate::Canceller) says so.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        if self.handle.is_cancelled() { Err(crate::Error::Cancelled) } else { Ok(()) }
+    }
+
     pub(crate) fn new(
         handle: &Arc<Handle>,
         snapshot: Arc<Snapshot>,

@@ -376,6 +376,27 @@ fn a_savepoint_is_good_until_one_before_it_is_gone_back_to() {
 }
 
 #[test]
+fn a_scan_that_sees_nothing_ends_when_its_transaction_is_cancelled() {
+    let (db, tree) = sample(&[]);
+    let mut other = begin(&db);
+    for number in 0..2000_u32 {
+        other.put(&tree, &number.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    let mut txn = begin(&db);
+    let view = txn.view();
+    let canceller = txn.canceller();
+    assert_eq!(rows(&view, &tree), []);
+    canceller.cancel();
+    let mut scan = view.scan(&tree, ALL).unwrap();
+    assert!(matches!(scan.next(), Err(Error::Cancelled)));
+    assert!(matches!(scan.previous(), Err(Error::Cancelled)));
+    assert!(matches!(scan.pass_over(10), Err(Error::Cancelled)));
+    // Later ones are not.
+    canceller.reset();
+    assert!(scan.next().unwrap().is_none());
+}
+
+#[test]
 fn a_view_ends_with_a_transaction_that_has_written() {
     let (db, tree) = sample(&[("a", "1")]);
     for commit in [true, false] {

@@ -85,9 +85,28 @@ pub(super) fn partition(hash: u64, level: u32, count: usize) -> usize {
     (again >> 32) as usize & (count - 1)
 }
 
+/// Values that differ, and have one hash.
+#[cfg(test)]
+pub(super) fn colliding(count: u64) -> impl Iterator<Item = Value> {
+    (0..count).map(|number| {
+        let mut state = Folding(SEED);
+        state.write_usize(16);
+        state.write_u64(number);
+        // Whatever the state was, it is the same behind this word.
+        let second = state.0 ^ 1;
+        Value::Bytes([number.to_le_bytes(), second.to_le_bytes()].concat().into())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_knows_the_function_can_make_values_collide() {
+        let hashes: Vec<_> = colliding(10).map(|value| hash_key(std::iter::once(&value))).collect();
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    }
 
     #[test]
     fn equal_values_hash_alike_and_others_do_not() {

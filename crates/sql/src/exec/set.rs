@@ -31,6 +31,8 @@ pub(super) struct Set {
     /// Rows of the right side that are left, by number; [`GIVEN`] when the row was given.
     counts: Vec<u64>,
     memory: Memory,
+    /// Rows that are taken have to have room: see [`Part`].
+    cannot_divide: bool,
     overflow: Option<Partitions>,
     parts: Vec<Part>,
     stage: Stage,
@@ -47,6 +49,8 @@ struct Part {
     left: Option<Spilled>,
     right: Option<Spilled>,
     level: u32,
+    /// The right side's rows have one hash: dividing them changes nothing, and they have to have room.
+    has_one_hash: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +85,7 @@ impl Set {
             table: KeyTable::new(),
             counts: Vec::new(),
             memory: Memory::default(),
+            cannot_divide: false,
             overflow: None,
             parts: Vec::new(),
             stage: Stage::Start,
@@ -147,7 +152,7 @@ impl Set {
             return Ok(true);
         }
         let least = if encoded_bytes(row) > LARGE_BYTES { 1 } else { ROWS_LEAST };
-        if self.table.len() < least {
+        if self.table.len() < least || self.cannot_divide {
             self.memory.demand(context, bytes)?;
             return Ok(true);
         }
@@ -188,7 +193,7 @@ impl Set {
                 lefts.push(lefts.of(KeyTable::hash(row)), row, context)?;
             }
         }
-        self.add_parts(lefts, Some(divided), context)
+        self.add_parts(lefts, Some(divided), false, context)
     }
 
     /// Takes a row of the right side into the table or, when that is full, divides all of them.
@@ -234,6 +239,7 @@ impl Set {
         &mut self,
         lefts: Partitions,
         rights: Option<Partitions>,
+        has_one_hash: bool,
         context: &Context<'_>,
     ) -> Result<()> {
         let level = lefts.level();
@@ -242,7 +248,8 @@ impl Set {
             Some(rights) => rights.finish(context, self.node)?,
             None => lefts.iter().map(|_| None).collect(),
         };
-        let parts = lefts.into_iter().zip(rights).map(|(left, right)| Part { left, right, level });
+        let parts =
+            lefts.into_iter().zip(rights).map(|(left, right)| Part { left, right, level, has_one_hash });
         // Without rows on the left there is no result.
         self.parts.extend(parts.filter(|part| part.left.is_some()));
         self.stage = Stage::NextPart;
@@ -252,13 +259,19 @@ impl Set {
     /// Begins with the next part; false when there is none.
     fn next_part(&mut self, context: &Context<'_>) -> Result<bool> {
         self.clear();
-        let Some(Part { left: Some(left), right, level }) = self.parts.pop() else { return Ok(false) };
+        let Some(Part { left: Some(left), right, level, has_one_hash }) = self.parts.pop() else {
+            return Ok(false);
+        };
         let mut divided = None;
+        let (mut first, mut is_one) = (None, true);
+        self.cannot_divide = has_one_hash;
         if let Some(right) = right {
             let mut reader = right.reader()?;
             let mut row = Vec::new();
             let mut rows = 0_u64;
             while reader.next_into(&mut row)? {
+                let hash = KeyTable::hash(&row);
+                is_one &= *first.get_or_insert(hash) == hash;
                 self.take_right(&row, level + 1, &mut divided, context)?;
                 row.clear();
                 rows += 1;
@@ -267,6 +280,7 @@ impl Set {
                 }
             }
         }
+        self.cannot_divide = false;
         let mut reader = left.reader()?;
         let Some(divided) = divided else {
             self.stage = Stage::Look(Some(Box::new((reader, level + 1))));
@@ -280,7 +294,7 @@ impl Set {
                 lefts.push(lefts.of(KeyTable::hash(row)), row, context)?;
             }
         }
-        self.add_parts(lefts, Some(divided), context)?;
+        self.add_parts(lefts, Some(divided), is_one, context)?;
         Ok(true)
     }
 
@@ -341,7 +355,7 @@ impl Operator for Set {
                     self.batch.reset(self.width);
                     self.stage = Stage::NextPart;
                     if let Some(overflow) = self.overflow.take() {
-                        self.add_parts(overflow, None, context)?;
+                        self.add_parts(overflow, None, false, context)?;
                     }
                 }
                 Stage::NextPart => {
@@ -366,6 +380,7 @@ impl Operator for Set {
         self.table = KeyTable::new();
         self.memory.release();
         self.overflow = None;
+        self.cannot_divide = false;
         self.parts.clear();
         self.stage = Stage::Start;
         self.left.rewind(context)?;

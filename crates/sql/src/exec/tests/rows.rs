@@ -254,6 +254,19 @@ fn set_operations_count_right() {
 }
 
 #[test]
+fn set_operations_end_where_all_rows_have_one_hash() {
+    let ground = Ground::new();
+    let right: Vec<_> = hash::colliding(2000).map(|value| vec![value]).collect();
+    let left: Vec<_> = right.iter().step_by(2).cloned().chain([vec![Value::Bytes([1].into())]]).collect();
+    for operation in [SetOperation::Except, SetOperation::Intersect] {
+        for all in [true, false] {
+            let both = set(operation, all, values(&left), values(&right));
+            assert!(ground.run_both(&both, false) == combine(operation, all, &left, &right), "{operation:?}");
+        }
+    }
+}
+
+#[test]
 fn a_cancelled_statement_ends_and_gives_back_what_it_has() {
     let ground = Ground::new();
     let rows = random_rows(8, 3000, 1000);
