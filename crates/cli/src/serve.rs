@@ -9,6 +9,7 @@ use gannet_server::settings::Settings;
 use gannet_server::window::Windows;
 use gannet_server::{Server, ServerOptions};
 use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase, Severity};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,6 +23,8 @@ const ALARMS_EVERY: Duration = Duration::from_secs(5);
 const ALARM_LINES: Duration = Duration::from_secs(60);
 /// How often it is looked whether the time has come for long sweeps.
 const WINDOW_EVERY: Duration = Duration::from_secs(1);
+/// Open files that are no connection's: of databases, temporary ones, sockets to listen at.
+const FILES_BESIDE: u64 = 256;
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
 
@@ -49,6 +52,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         owner: owner(),
     };
     options.check()?;
+    have_files(options.max_connections, &settings)?;
     let memory = settings.size("memory")?;
     let engine = EngineOptions { memory, temp_folder: settings.temp_folder()? };
     // What these refuse is a budget that cannot be.
@@ -91,6 +95,27 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     }
     say("closed");
     Ok(())
+}
+
+/// Has the system permit as many open files as it lets this process have, and refuses connections for which there would be none.
+fn have_files(connections: usize, settings: &Settings) -> Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        // Where it may not be raised, what is permitted has to do.
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = raised;
+        }
+    }
+    // Those who log in, and requests to cancel, have places of their own: as many again.
+    let needed = 2 * connections as u64 + FILES_BESIDE;
+    match limit.current {
+        Some(most) if most < needed => Err(settings.refuse(
+            "max_connections",
+            format!("{connections} connections need {needed} open files, and the system permits {most} (ulimit -n)"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// When long sweeps may begin by themselves.

@@ -183,8 +183,8 @@ fn calibrated(run: &Record) -> Option<Part> {
     )))
 }
 
-/// Our modes of a quick run: what goes past the OS cache by O_DIRECT, and what lies in it. The third drops from it what it has read, and is like the first in most of what is measured.
-const QUICK_MODES: &[&str] = &["direct", "buffered"];
+/// Our modes of a quick run, which is to be quick: what goes past the OS cache by O_DIRECT.
+const QUICK_MODES: &[&str] = &["direct"];
 
 /// All that there are.
 pub fn all() -> &'static [&'static dyn Experiment] {
