@@ -85,6 +85,9 @@ pub struct Manifest {
     pub pages: u64,
     /// Pages in use that are not in it, as they were never written.
     pub unwritten: u64,
+    /// Those of undo among them; 0 in backups that an earlier release made, which did not tell them apart.
+    #[serde(default)]
+    pub unwritten_undo: u64,
     /// Bytes of log in it.
     pub log_bytes: u64,
     /// Bytes of the backup, without this manifest.
@@ -225,6 +228,10 @@ impl Manifest {
         if start_lsn > self.end_lsn {
             let end = self.end_lsn;
             return Err(contradicts(format!("it begins at lsn {start_lsn}, and ends at lsn {end}")));
+        }
+        let (unwritten, of_undo) = (self.unwritten, self.unwritten_undo);
+        if of_undo > unwritten {
+            return Err(contradicts(format!("{unwritten} unwritten pages, {of_undo} of them of undo")));
         }
         // The first frame and the last one.
         let (frames, bytes) = (self.frames, self.bytes);
