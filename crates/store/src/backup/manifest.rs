@@ -246,6 +246,11 @@ impl Manifest {
         self.begin.parent.is_some()
     }
 
+    /// Whether all pages in use were looked at when it was taken, not only those that had changed.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        !self.is_incremental() || self.all_read.is_some()
+    }
+
     /// What an incremental backup names as its parent.
     pub fn as_parent(&self) -> Parent {
         Parent { backup_id: self.begin.backup_id, start_lsn: self.begin.start_lsn }
