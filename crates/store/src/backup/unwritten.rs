@@ -14,7 +14,7 @@
 //! 4. Pages that were freed may be zeros, as the file may have been cut off in front of them: they are not in use, until 1 to 3 take them again.
 //!
 //! So zeros are in order where they are of undo, or what is left of a load, and are damage elsewhere. Of trees that nobody can use yet, or any more, all are
-//! let be: nobody misses anything.
+//! let be.
 //!
 //! Page, map and tree are not looked at in one moment: somebody may take or free the page in between. So what speaks for damage counts once
 //! it was found as often as the page is looked at.
@@ -53,8 +53,8 @@ impl Copy {
         Ok(may_be)
     }
 
-    /// The root of a tree that everybody may use; it stays where it is as long as the backup is taken. Trees are looked up once. Of those that come later
-    /// the log has everything; of those that have gone no pages are missed, and what is said of them here holds all the same.
+    /// The root of a tree that everybody may use; it stays where it is as long as the backup is taken. Trees are looked up once: one that comes later is
+    /// let be, and of one that has gone since, what is looked at here is as true as before.
     fn root_of(&self, tree: TreeId) -> Option<PageId> {
         let trees = match self.trees.get() {
             Some(trees) => trees,
