@@ -3,7 +3,7 @@
 mod meanwhile;
 
 use gannet_base::sync::Mutex;
-use gannet_base::{checksum, clock, thread};
+use gannet_base::{PageId, checksum, clock, thread};
 use gannet_io::sim::{Chance, Faults, Settings, SimDisk};
 use gannet_io::stats::Operation;
 use gannet_io::{
@@ -12,7 +12,7 @@ use gannet_io::{
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, CreateOptions, Database, Destination, Engine,
     EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken,
-    TransactionOptions, VerifyReport, Watch,
+    TransactionOptions, VerifyReport, Watch, page,
 };
 use meanwhile::Meanwhile;
 use std::collections::BTreeSet;
@@ -1053,6 +1053,7 @@ fn absurd_numbers_in_a_manifest_are_refused_before_anything_is_made_of_them() {
         ("segment_size", vec![0, 1, 1 << 40, u64::MAX]),
         ("pages", vec![u64::MAX]),
         ("unwritten", vec![u64::MAX]),
+        ("unwritten_undo", vec![whole.unwritten + 1, u64::MAX]),
         ("frames", vec![0, 1, 1 << 40, u64::MAX]),
         ("bytes", vec![0, whole.bytes + 4096, u64::MAX]),
         ("log_bytes", vec![u64::MAX]),
@@ -1086,6 +1087,58 @@ fn absurd_numbers_in_a_manifest_are_refused_before_anything_is_made_of_them() {
     overwritten(&disk, manifest_path, &manifest);
     restore(&disk, Source::Files(vec![file(&disk, "full")]), COPY).unwrap();
     assert_eq!(audit(&open(&disk, COPY)), 19);
+}
+
+/// Marks one more page of a tree as used in the space map that a backup has; says which.
+fn claim_a_page(data: &mut [u8], database_id: u64) -> u64 {
+    let number = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let mut at = 0;
+    loop {
+        let (len, count) = (number(data, at + 52), number(data, at + 64));
+        let frame = &mut data[at..at + HEAD + len];
+        let place = (0..count).find(|place| number(frame, 72 + 8 * place) == 2);
+        let Some(place) = place.filter(|_| frame[16] == 2) else {
+            at += HEAD + len.next_multiple_of(HEAD);
+            continue;
+        };
+        let map = &mut frame[HEAD + place * 4096..][..4096];
+        let extent = (1..504).find(|extent| {
+            let bytes = &map[64 + extent * 8..][..8];
+            // Owners below are the store's own, and undo.
+            number(bytes, 4) > 10 && bytes[1] & 0x80 == 0
+        });
+        let extent = extent.unwrap();
+        map[64 + extent * 8 + 1] |= 0x80;
+        page::seal(map, PageId(2), database_id);
+        let backup = u64::from_le_bytes(frame[24..32].try_into().unwrap());
+        let sum = checksum::seeded(backup, &frame[HEAD..]);
+        frame[56..64].copy_from_slice(&sum.to_le_bytes());
+        let sum = checksum::seeded(backup, &frame[8..HEAD]);
+        frame[..8].copy_from_slice(&sum.to_le_bytes());
+        return extent as u64 * 16 + 15;
+    }
+}
+
+#[test]
+fn pages_of_undo_that_were_never_written_made_up_for_one_of_a_tree_that_was_missing() {
+    let disk = SimDisk::new(34);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let full = backup(&db, options(folder(&db, "full"), None)).unwrap();
+    assert!(full.unwritten_undo > 0 && full.unwritten == full.unwritten_undo, "{full:?}");
+    verify(&disk, Source::Files(vec![file(&disk, "full")])).unwrap();
+    let path = "backups/full.gntbackup";
+    let mut data = disk.contents(Path::new(path)).unwrap();
+    let page = claim_a_page(&mut data, full.begin.database_id);
+    overwritten(&disk, path, &data);
+    let error = verify(&disk, Source::Files(vec![file(&disk, "full")])).unwrap_err().to_string();
+    assert!(error.contains(&format!("1 pages are missing, page {page} ")), "{error}");
+    // An earlier release did not tell them apart.
+    let line = full.to_line();
+    let field = format!("\"unwritten_undo\":{},", full.unwritten_undo);
+    assert!(line.contains(&field));
+    let before = Manifest::from_line(&line.replace(&field, "")).unwrap();
+    assert_eq!(before, Manifest { unwritten_undo: 0, ..full });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Trees that are filled from the bottom up, beside the log: what a crash, a backup, an archive and a lying device make of them.
 
-use gannet_io::Disk;
 use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
+use gannet_io::{Disk, ModeRequest};
 use gannet_store::{
     ArchiveReport, BackupFile, BackupOptions, BackupPlace, BulkLoader, CreateOptions, Database, Destination,
     Engine, EngineOptions, Error, JobKind, JobOrder, JobReport, Manifest, OpenOptions, RecoveryTarget,
@@ -324,4 +324,50 @@ fn a_leaf_that_the_device_has_not_kept_is_named_and_not_taken_for_an_empty_one()
         }
     }
     assert!(named > 0, "one of the writes has leaves");
+}
+
+/// Begins a load that is given up, of a tree that gets a row all the same; what is left of the load's last extent stays zeros.
+fn give_up(db: &Database, name: &str) {
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree(name).unwrap();
+    push(&mut txn.bulk_loader(&tree).unwrap(), 0..1500).unwrap();
+    txn.insert(&tree, &0_u64.to_be_bytes(), &value(0)).unwrap();
+    txn.commit().unwrap();
+}
+
+#[test]
+fn backups_leave_out_what_loads_have_not_come_to_and_know_how_much_it_is() {
+    let disk = SimDisk::new(21);
+    let options = OpenOptions::default();
+    let db = create(&disk, &options);
+    load(&db, "whole", || ()).unwrap();
+    give_up(&db, "given up");
+    let of_trees = |manifest: &Manifest| manifest.unwritten - manifest.unwritten_undo;
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("under way").unwrap();
+    let mut loader = txn.bulk_loader(&tree).unwrap();
+    push(&mut loader, 0..1500).unwrap();
+    let full = backup(&db, "full", None);
+    assert!(of_trees(&full) > 2 && of_trees(&full) < 30 && full.unwritten_undo > 0, "{full:?}");
+    drop(loader);
+    txn.rollback().unwrap();
+    give_up(&db, "given up since");
+    let more = backup(&db, "more", Some(&full));
+    assert!(more.all_read.is_none());
+    for names in [&["full"][..], &["full", "more"]] {
+        let engine = engine(&disk);
+        let job = engine.jobs().begin(JobOrder::new(JobKind::Verify));
+        let verified =
+            engine.verify(source(&disk, names), ModeRequest::Auto, &mut Watch::new(&job, &mut |_| Ok(())));
+        job.end(verified).unwrap();
+    }
+    drop(db);
+    let copy = restored(&disk, &["full", "more"], "copy.gnt");
+    assert_eq!(rows(&copy, "whole").unwrap(), Some(ROWS));
+    assert_eq!(rows(&copy, "given up").unwrap(), Some(1));
+    assert_eq!(rows(&copy, "given up since").unwrap(), Some(1));
+    assert_eq!(rows(&copy, "under way").unwrap(), None);
+    // What is restored is backed up as well.
+    let again = backup(&copy, "again", None);
+    assert!(of_trees(&again) > 2, "{again:?}");
 }

@@ -9,7 +9,8 @@ use gannet_io::sim::{Chance, CrashPolicy, Faults, SimDisk};
 use gannet_io::{Disk, OpenOptions as FileOptions};
 use gannet_store::page::{self, PageKind};
 use gannet_store::{
-    CreateOptions, Database, Engine, EngineOptions, OpenOptions, Result, Stake, TransactionOptions,
+    BackupOptions, CreateOptions, Database, Destination, Engine, EngineOptions, JobKind, JobOrder, Manifest,
+    OpenOptions, Result, Stake, TransactionOptions, Watch,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -259,6 +260,61 @@ fn a_page_of_zeros_is_found_and_the_rest_is_served() {
     }
     println!("{tallies:#?}");
     assert_eq!(tallies.len(), 4, "{tallies:?}");
+}
+
+/// Which pages are in use by trees, or for the store itself, as the first space map of a file says.
+fn used_by_trees(file: &[u8]) -> Vec<usize> {
+    let map = &file[2 * PAGE..3 * PAGE];
+    let mut pages = Vec::new();
+    for (extent, bytes) in map[FIRST_DESCRIPTOR..].chunks_exact(8).enumerate() {
+        let used = u16::from_le_bytes([bytes[0], bytes[1]]);
+        let owner = u32::from_le_bytes(bytes[4..].try_into().unwrap());
+        if owner != 0 && owner != UNDO_PAGES.0 {
+            pages.extend((0..16).filter(|place| used & 1 << place != 0).map(|place| extent * 16 + place));
+        }
+    }
+    pages.retain(|&page| page >= 2);
+    pages
+}
+
+fn backup(db: &Database) -> Result<Manifest> {
+    let destination = Destination::Stream(Box::new(std::io::sink()));
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let options = BackupOptions { destination, since: None, compress: None };
+    job.end(db.backup(options, &mut Watch::new(&job, &mut |_| Ok(()))))
+}
+
+#[test]
+fn a_page_of_a_tree_that_the_device_had_lost_as_zeros_was_left_out_of_a_backup() {
+    let sound = SimDisk::new(5);
+    let (db, _) = sample(&sound);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("loaded").unwrap();
+    let rows: Vec<[u8; 8]> = (0..1500_u64).map(u64::to_be_bytes).collect();
+    txn.bulk_load(&tree, rows.iter().map(|key| (&key[..], &[1; 100][..]))).unwrap();
+    txn.put(&tree, b"long", &[5; 20 * PAGE]).unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let bytes = sound.contents(Path::new(FILE)).unwrap();
+    let whole = backup(&open(&copy(&sound)).unwrap()).unwrap();
+    assert_eq!(whole.unwritten, whole.unwritten_undo);
+    let (mut refused, pages) = (0, used_by_trees(&bytes));
+    for &number in &pages {
+        let disk = copy(&sound);
+        forget(&disk, number);
+        let error = match open(&disk) {
+            Ok(db) => backup(&db).map(drop).expect_err(&format!("page {number}")),
+            Err(error) => {
+                refused += 1;
+                error
+            }
+        };
+        let text = error.to_string();
+        let is_named = [' ', ':'].iter().any(|behind| text.contains(&format!("page {number}{behind}")));
+        assert!(is_named, "page {number}: {text}");
+    }
+    let full = pages.chunk_by(|a, b| a / 16 == b / 16).filter(|extent| extent.len() == 16).count();
+    assert!(full > 3 && refused < 5, "{full} full extents, {refused} refused");
 }
 
 #[test]

@@ -85,6 +85,9 @@ pub struct Manifest {
     pub pages: u64,
     /// Pages in use that are not in it, as they were never written.
     pub unwritten: u64,
+    /// Those of undo among them; 0 in backups that an earlier release made, which did not tell them apart.
+    #[serde(default)]
+    pub unwritten_undo: u64,
     /// Bytes of log in it.
     pub log_bytes: u64,
     /// Bytes of the backup, without this manifest.
@@ -226,6 +229,10 @@ impl Manifest {
             let end = self.end_lsn;
             return Err(contradicts(format!("it begins at lsn {start_lsn}, and ends at lsn {end}")));
         }
+        let (unwritten, of_undo) = (self.unwritten, self.unwritten_undo);
+        if of_undo > unwritten {
+            return Err(contradicts(format!("{unwritten} unwritten pages, {of_undo} of them of undo")));
+        }
         // The first frame and the last one.
         let (frames, bytes) = (self.frames, self.bytes);
         if frames < 2 || frames > bytes / HEAD as u64 {
@@ -237,6 +244,11 @@ impl Manifest {
     /// Whether it adds to another one.
     pub fn is_incremental(&self) -> bool {
         self.begin.parent.is_some()
+    }
+
+    /// Whether all pages in use were looked at when it was taken, not only those that had changed.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        !self.is_incremental() || self.all_read.is_some()
     }
 
     /// What an incremental backup names as its parent.

@@ -4,7 +4,8 @@
 //! 1. A backup is complete, durable and consistent, or it is none: a manifest that does not come says so. Restored, the database is
 //!    as it was at one moment, the backup's end: what was committed by then is there, and nothing else.
 //! 2. Nobody waits for a backup. There is no freeze, no second file that takes changes meanwhile, and nothing to merge afterwards.
-//! 3. Every page in it was verified when it was copied. A damaged database gives an error, and no backup.
+//! 3. Every page in it was verified when it was copied, and what was left out as never written may be so ([`unwritten`]). A damaged database gives an
+//!    error, and no backup.
 //! 4. An incremental backup has every page that was changed since the start of the one that it adds to, and the space maps that this one did not
 //!    count. It says which one that is, and is taken only of the same copy of the same database: the header has the times that this copy was open.
 //! 5. Whatever goes wrong with destination or source is [`Error::Backup`], and the database goes on as if nothing was.
@@ -34,10 +35,12 @@ pub(crate) mod set;
 pub(crate) mod sink;
 mod source;
 mod stream;
+mod unwritten;
 mod verify;
 
 use crate::block::Block;
 use crate::changes;
+use crate::check::Trees;
 use crate::engine::Engine;
 use crate::fetch;
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, no_thread, run_crew};
@@ -69,8 +72,8 @@ use sink::Sink;
 pub use source::{BackupFile, Source};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 pub use verify::VerifyReport;
 pub(crate) use verify::run as verify;
@@ -127,8 +130,11 @@ struct Copy {
     /// Pages whose turn has come.
     copied: PageSet,
     pages_copied: AtomicU64,
-    /// In use, and never written.
+    /// In use, and never written; and those of undo among them.
     unwritten: AtomicU64,
+    unwritten_undo: AtomicU64,
+    /// Trees, once somebody has asked for them.
+    trees: OnceLock<Trees>,
     log_bytes: AtomicU64,
     touched: Mutex<Touched>,
     /// Whether the log is still there that the backup needs.
@@ -257,6 +263,8 @@ fn run(
         copied: PageSet::new(pages),
         pages_copied: AtomicU64::new(0),
         unwritten: AtomicU64::new(0),
+        unwritten_undo: AtomicU64::new(0),
+        trees: OnceLock::new(),
         log_bytes: AtomicU64::new(0),
         touched: Mutex::new(Touched::new(hold.from(), engine.memory(Purpose::Work, 0)?)),
         log_is_kept: hold.witness(),
@@ -282,6 +290,7 @@ fn run(
         frames: 0,
         pages: copy.pages_copied.load(Ordering::Relaxed),
         unwritten: copy.unwritten.load(Ordering::Relaxed),
+        unwritten_undo: copy.unwritten_undo.load(Ordering::Relaxed),
         log_bytes: copy.log_bytes.load(Ordering::Relaxed),
         bytes: 0,
         all_read,

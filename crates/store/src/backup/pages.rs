@@ -59,6 +59,7 @@ enum Fate {
     Copied,
     /// It has not changed since the backup that this one adds to.
     Unchanged,
+    /// See [`super::unwritten`].
     Unwritten,
 }
 
@@ -337,13 +338,18 @@ impl Copy {
                 page::seal(bytes, id, core.volume.salt);
                 break;
             }
-            if verdict == Verdict::NeverWritten && look > 0 {
-                self.unwritten.fetch_add(1, Ordering::Relaxed);
+            if verdict == Verdict::NeverWritten && look > 0 && self.take_unwritten(id)? {
                 return Ok(Fate::Unwritten);
             }
             if look == LOOKS {
+                // Where it has failed, what is not at home may have left its frame.
+                core.poison.check()?;
+                let what = match verdict {
+                    Verdict::NeverWritten => "it is in use, and the device has lost it: it reads as zeros",
+                    _ => "its checksum does not match",
+                };
                 return Err(Error::Damaged(format!(
-                    "{id}: its checksum does not match, so a backup would not be whole; `gannet check` says what is at stake"
+                    "{id}: {what}, so a backup would not be whole; `gannet check` says what is at stake"
                 )));
             }
             clock::sleep(PAUSE * look);

@@ -165,10 +165,18 @@ fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: b
         ratio: &|above, below| Figure { value: above(leaf) as f64 / (below(leaf).max(1)) as f64, error: 0.0 },
     };
     let steps = tally.steps;
-    let percent = |part: u64| Figure { value: 100.0 * part as f64 / steps.steps.max(1) as f64, error: 0.0 };
     let (more, longest) = across.runs_of(tree);
+    // Where what goes over several leaves was not all put together: entries that may go on from the leaf before, and steps from leaf to leaf.
+    let (mut apart, mut unseen) = (0, 0.0);
+    if !across.is_complete() {
+        apart = leaf.goes_on.saturating_sub(more);
+        let all = leaf.leaves.saturating_sub(1);
+        unseen = 100.0 * all.saturating_sub(steps.steps) as f64 / all.max(1) as f64;
+    }
+    let percent =
+        |part: u64| Figure { value: 100.0 * part as f64 / steps.steps.max(1) as f64, error: unseen };
     let duplicates = DuplicateStat {
-        total: Figure::exact(leaf.duplicates + more),
+        total: Figure { error: apart as f64, ..Figure::exact(leaf.duplicates + more) },
         longest: longest.max(tally.longest),
         longest_is_exact: across.is_complete(),
     };
@@ -253,5 +261,41 @@ fn long_values(contents: &mut TreeContents, sample: &Sample, pages: Figure, page
     contents.long_value_bytes = off(contents.long_value_bytes, most * page_size as f64);
     if contents.rows.value > 0.0 {
         contents.average_row_bytes.error += most * page_size as f64 / contents.rows.value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::across::Edge;
+    use super::super::order::Steps;
+    use super::*;
+    use crate::{Engine, EngineOptions};
+    use gannet_io::sim::SimDisk;
+    use std::sync::Arc;
+
+    /// Five leaves, three of which may go on with what the leaf before ends with, as a run over the first three of them does.
+    fn contents(limit: u64) -> TreeContents {
+        let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let (tree, mut across) = (TreeId(9), Across::new(&engine, limit).unwrap());
+        (0..3).for_each(|_| across.add_run(tree, Edge { hash: 7, count: 4 }));
+        let leaf = Leaf { leaves: 5, duplicates: 10, goes_on: 3, ..Leaf::default() };
+        let steps = Steps { steps: 3, scattered: 2, backward: 0 };
+        counted_contents(tree, &Tally { leaf, steps, ..Tally::default() }, &across, true)
+    }
+
+    #[test]
+    fn what_was_not_put_together_for_want_of_memory_was_called_exact() {
+        let whole = contents(1 << 20);
+        assert_eq!(whole.duplicates.unwrap().total, Figure::exact(12));
+        assert!(whole.order.scattered_percent.is_exact() && whole.order.backward_percent.is_exact());
+        let partial = contents(0);
+        let duplicates = partial.duplicates.unwrap();
+        assert_eq!(duplicates.total, Figure { value: 10.0, error: 3.0 });
+        assert!(!duplicates.longest_is_exact);
+        // The fourth step may be of either kind.
+        let OrderStat { scattered_percent, backward_percent, .. } = partial.order;
+        assert!(scattered_percent.covers(50.0) && scattered_percent.covers(75.0), "{scattered_percent:?}");
+        assert_eq!(backward_percent, Figure { value: 0.0, error: 25.0 });
     }
 }
