@@ -110,7 +110,7 @@ fn have_files(connections: usize, settings: &Settings) -> Result<()> {
     // Those who log in, and requests to cancel, have places of their own: as many again.
     let needed = 2 * connections as u64 + FILES_BESIDE;
     match limit.current {
-        Some(most) if most < needed => Err(settings.refuse(
+        Some(most) if most < needed => bail!(settings.refuse(
             "max_connections",
             format!("{connections} connections need {needed} open files, and the system permits {most} (ulimit -n)"),
         )),
