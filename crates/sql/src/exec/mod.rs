@@ -445,6 +445,7 @@ pub use computed::{Computed, Made};
 use helpers::Helpers;
 pub(crate) use run::select_point;
 pub use run::{Environment, Point, Running, as_point};
+pub(crate) use spill::{RowBytes, readers_within};
 use store::Parts;
 pub use subplan::Subplans;
 

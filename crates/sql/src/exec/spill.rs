@@ -406,14 +406,14 @@ pub(super) fn encode_row<'v>(row: impl IntoIterator<Item = &'v Value>, out: &mut
 
 /// Bytes of one row. Those of a long one are charged to the budget, and not kept for the next one where it is short.
 #[derive(Debug, Default)]
-pub(super) struct RowBytes {
+pub(crate) struct RowBytes {
     bytes: Vec<u8>,
     memory: Option<WorkMemory>,
 }
 
 impl RowBytes {
     /// Becomes empty, with room for a row of `len` bytes, for which `charge` gives memory if it is long.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         len: usize,
         charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
@@ -446,7 +446,7 @@ impl RowBytes {
     }
 
     /// Gives the memory of a long row back.
-    pub(super) fn forget_long(&mut self) {
+    pub(crate) fn forget_long(&mut self) {
         if self.memory.is_some() || self.bytes.capacity() > LARGE_BYTES {
             *self = RowBytes::default();
         }
@@ -465,6 +465,14 @@ impl std::ops::Deref for RowBytes {
 pub(super) fn row_room<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
     // What stands in the value itself, with tag and length, is no longer than the value.
     ROW_HEADER + row.into_iter().map(|value| size_of::<Value>() + 8 + value.heap_bytes()).sum::<usize>()
+}
+
+/// How many readers of temporary files have room within `limit` beside what is `held`: each has three blocks, see `gannet_store::TempFile`,
+/// and a row where the longest one is charged.
+pub(crate) fn readers_within(limit: u64, held: u64, longest: usize) -> u64 {
+    let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
+    let row = if longest > LARGE_BYTES { longest as u64 } else { 0 };
+    limit.saturating_sub(held) / (3 * block + row)
 }
 
 /// Rows in a temporary file.
