@@ -151,6 +151,12 @@ impl Batch {
         }
     }
 
+    /// Whether it had to be charged: there may be long rows in it.
+    #[inline]
+    pub(crate) fn is_charged(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// Rows in it.
     pub fn len(&self) -> usize {
         self.rows

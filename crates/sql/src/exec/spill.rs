@@ -18,7 +18,7 @@
 //!
 //! Lengths, counts and type numbers are 4 bytes.
 
-use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES};
+use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES, row_bytes};
 use crate::codec::row::{Field, as_text};
 use crate::types::numeric::{MAX_SCALE, Parts};
 use crate::types::{Array, Numeric, Record, Type, Value};
@@ -461,6 +461,68 @@ impl std::ops::Deref for RowBytes {
     }
 }
 
+/// Values of one row. Those of a long one are charged to the budget, and not kept for the next one.
+#[derive(Debug, Default)]
+pub(super) struct RowValues {
+    values: Vec<Value>,
+    memory: Option<WorkMemory>,
+}
+
+impl RowValues {
+    /// Becomes empty, for values that take about `len` bytes, for which `charge` gives memory if that is much.
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        len: usize,
+        charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
+    ) -> Result<&mut Vec<Value>> {
+        self.forget_long();
+        self.values.clear();
+        if len > LARGE_BYTES {
+            self.memory = Some(charge(len as u64)?);
+        }
+        Ok(&mut self.values)
+    }
+
+    /// Values of a long row were put into it: what they have taken beyond what was thought is charged.
+    #[inline]
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if let Some(memory) = &mut self.memory {
+            let bytes = row_bytes(&self.values) as u64;
+            memory.grow(bytes.saturating_sub(memory.bytes()))?;
+        }
+        Ok(())
+    }
+
+    /// Becomes the values of an encoded row.
+    #[inline]
+    pub(super) fn decode(
+        &mut self,
+        row: Fields<'_>,
+        charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
+    ) -> Result<&[Value]> {
+        row.values(self.begin(row.0.len(), charge)?)?;
+        self.settle()?;
+        Ok(&self.values)
+    }
+
+    /// Gives the values of a long row back.
+    #[inline]
+    pub(super) fn forget_long(&mut self) {
+        if self.memory.is_some() {
+            *self = RowValues::default();
+        }
+    }
+}
+
+impl std::ops::Deref for RowValues {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.values
+    }
+}
+
 /// Bytes that a row takes encoded, or a few more.
 pub(super) fn row_room<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
     // What stands in the value itself, with tag and length, is no longer than the value.
@@ -621,6 +683,17 @@ impl SpillReader {
         batch.reset(batch.width());
         while batch.has_room(context, BATCH_ROWS)? && batch.push_with(|values| self.next_into(values))? {}
         Ok(!batch.is_empty())
+    }
+
+    /// Has the next row's values in `out`; false behind the last one, and there are none then.
+    pub(super) fn next_values(&mut self, out: &mut RowValues) -> Result<bool> {
+        if !self.advance()? {
+            *out = RowValues::default();
+            return Ok(false);
+        }
+        out.decode(Fields(&self.current()[ROW_HEADER..]), |bytes| self.reader.memory(bytes))?;
+        self.row.forget_long();
+        Ok(true)
     }
 
     /// Appends the next row's values; false behind the last one.
