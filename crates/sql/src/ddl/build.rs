@@ -12,7 +12,7 @@ use crate::{Error, Result, SqlState};
 use gannet_store::{BulkLoader, Engine, Tree};
 use std::cmp::Ordering;
 use std::ops::Bound;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Rows between two looks at whether the statement was cancelled.
 pub(super) const CHECK_EVERY: u32 = 4096;
@@ -27,7 +27,7 @@ pub(super) fn fill_index(context: &DdlContext<'_>, table: &Table, position: usiz
         row.clear();
         table.codec().decode_row(key, value, &everything, &mut row)?;
         let entry = table.codec().index_entry(position, &row, key)?;
-        sorter.push(&entry.key, &entry.value)
+        sorter.push(&entry.key, &entry.value, &|| context.check())
     })?;
     let index = &table.indexes[position];
     let tree = context.tree(&index.storage)?;
@@ -81,7 +81,7 @@ pub(super) fn rewrite(
             }
         }
         new.codec().encode_row(&row, &mut new_row)?;
-        sorter.push(&new_key, &new_row)
+        sorter.push(&new_key, &new_row, &|| context.check())
     })?;
     let tree = context.tree(&new.storage)?;
     load(context, &tree, sorter.finish(&|| context.check())?, |key, value| {
@@ -166,19 +166,17 @@ pub(super) struct Filling<'t> {
     /// What is too long for a page of its own is put in afterwards, one by one.
     long: Option<Sorter>,
     engine: Engine,
+    /// Asked now and then whether to go on.
+    check: &'t dyn Fn() -> Result<()>,
 }
 
 impl<'t> Filling<'t> {
-    fn new(loader: BulkLoader<'t>, engine: &Engine) -> Self {
-        Filling { loader, previous: None, long: None, engine: engine.clone() }
+    fn new(loader: BulkLoader<'t>, engine: &Engine, check: &'t dyn Fn() -> Result<()>) -> Self {
+        Filling { loader, previous: None, long: None, engine: engine.clone(), check }
     }
 
-    /// Adds the entries as they come; gives the first one whose key was there already. `check` is asked now and then.
-    fn push_all(
-        &mut self,
-        mut sorted: Sorted,
-        check: &dyn Fn() -> Result<()>,
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    /// Adds the entries as they come; gives the first one whose key was there already.
+    fn push_all(&mut self, mut sorted: Sorted) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let mut count = 0_u32;
         while let Some((key, value)) = sorted.next()? {
             if self.push(key, value)? != Pushed::Done {
@@ -186,7 +184,7 @@ impl<'t> Filling<'t> {
             }
             count = count.wrapping_add(1);
             if count.is_multiple_of(CHECK_EVERY) {
-                check()?;
+                (self.check)()?;
             }
         }
         Ok(None)
@@ -212,7 +210,7 @@ impl<'t> Filling<'t> {
                 Some(long) => long,
                 None => self.long.insert(Sorter::new(&self.engine)?),
             };
-            long.push(key, value)?;
+            long.push(key, value, self.check)?;
         }
         let previous = self.previous.get_or_insert_default();
         previous.clear();
@@ -244,9 +242,10 @@ pub(super) fn fill<R>(
     tree: &Tree,
     work: impl FnOnce(&mut Filling<'_>) -> Result<R>,
 ) -> Result<R> {
+    let check = || context.check();
     let (result, long) = {
         let mut transaction = context.transaction.borrow_mut();
-        let mut filling = Filling::new(transaction.bulk_loader(tree)?, &context.session.engine);
+        let mut filling = Filling::new(transaction.bulk_loader(tree)?, &context.session.engine, &check);
         let result = work(&mut filling)?;
         (result, filling.finish()?)
     };
@@ -261,7 +260,7 @@ fn load(
     sorted: Sorted,
     twice: impl FnOnce(&[u8], &[u8]) -> Result<Error>,
 ) -> Result<()> {
-    match fill(context, tree, |filling| filling.push_all(sorted, &|| context.check()))? {
+    match fill(context, tree, |filling| filling.push_all(sorted))? {
         Some((key, value)) => Err(twice(&key, &value)?),
         None => Ok(()),
     }
@@ -306,14 +305,12 @@ fn fill_together(
     let mut transaction = context.transaction.borrow_mut();
     let loaders = transaction.bulk_loaders(trees)?;
     let (engine, cancel) = (&context.session.engine, context.cancel);
-    // The session says why, when all have ended.
-    let check = || if cancel.load(Relaxed) { Err(Error::internal("it was cancelled")) } else { Ok(()) };
-    let check = &check;
     let filled: Vec<Result<Filled>> = std::thread::scope(|scope| {
         let fill = |((_, sorter), loader): ((usize, Sorter), _)| {
             start_thread(scope, "gannet-index", move || {
-                let mut filling = Filling::new(loader, engine);
-                let twice = filling.push_all(sorter.finish(check)?, check)?;
+                let check = || goes_on(cancel);
+                let mut filling = Filling::new(loader, engine, &check);
+                let twice = filling.push_all(sorter.finish(&check)?)?;
                 Ok((twice, filling.finish()?))
             })
         };
@@ -323,6 +320,11 @@ fn fill_together(
     });
     context.check()?;
     filled.into_iter().collect()
+}
+
+/// Whether a thread goes on. The session says why not, when all have ended.
+pub(super) fn goes_on(cancel: &AtomicBool) -> Result<()> {
+    if cancel.load(Relaxed) { Err(Error::internal("it was cancelled")) } else { Ok(()) }
 }
 
 /// The error for a row that agrees with another one in the columns of a unique index.

@@ -198,19 +198,20 @@ fn fill_sorting(
     };
     let mut sorters: Sorters = positions.iter().map(sorter).collect::<Result<_>>()?;
     if sorters.is_empty() || behind == 0 {
-        let filled = fill_rows(context, table, &mut |piece| sort(&piece, &mut sorters), produce)?;
+        let check = || context.check();
+        let filled = fill_rows(context, table, &mut |piece| sort(&piece, &mut sorters, &check), produce)?;
         return Ok((sorters, filled));
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (send, to_sort) = sync_channel::<ToSort>(behind - 1);
-        let is_over = &is_over;
+        let (is_over, cancel) = (&is_over, context.cancel);
         let sorting = start_thread(scope, "gannet-sort", move || {
             for piece in to_sort {
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                sort(&piece, &mut sorters)?;
+                sort(&piece, &mut sorters, &|| build::goes_on(cancel))?;
             }
             Ok(sorters)
         })?;
@@ -226,6 +227,7 @@ fn fill_sorting(
         drop(send);
         let panicked = |_| Err(Error::internal("a thread that sorts entries of indexes has ended by itself"));
         let sorted = sorting.join().unwrap_or_else(panicked);
+        context.check()?;
         match filled {
             // Why it has ended is why this one could not go on.
             Err(error) => Err(sorted.err().filter(|_| has_ended).unwrap_or(error)),
@@ -235,7 +237,11 @@ fn fill_sorting(
 }
 
 /// Gives the entries of rows to those that sort them.
-fn sort(ToSort { rows, row_ids }: &ToSort, sorters: &mut Sorters) -> Result<()> {
+fn sort(
+    ToSort { rows, row_ids }: &ToSort,
+    sorters: &mut Sorters,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let mut whole = Vec::new();
     for ((_, sorter), entries) in sorters.iter_mut().zip(&rows.indexes) {
         let (mut rest, mut rest_of_rows) = (&entries.bytes[..], &rows.bytes[..]);
@@ -246,13 +252,13 @@ fn sort(ToSort { rows, row_ids }: &ToSort, sorters: &mut Sorters) -> Result<()> 
             (rest, rest_of_rows) = (behind, rows_behind);
             let row_key = row_ids.get(place).map_or(&row[..key as usize], |id| &id[..]);
             match (conflicts, row_ids.is_empty()) {
-                (true, _) => sorter.push(entry, row_key)?,
-                (false, true) => sorter.push(entry, &[])?,
+                (true, _) => sorter.push(entry, row_key, check)?,
+                (false, true) => sorter.push(entry, &[], check)?,
                 (false, false) => {
                     whole.clear();
                     whole.extend_from_slice(entry);
                     whole.extend_from_slice(row_key);
-                    sorter.push(&whole, &[])?;
+                    sorter.push(&whole, &[], check)?;
                 }
             }
         }
@@ -287,14 +293,15 @@ fn fill_rows(
                 rest = behind;
                 let key = row_ids.get(place).map_or(key, |id| &id[..]);
                 if let Some(sorter) = &mut disordered {
-                    sorter.push(key, row)?;
+                    sorter.push(key, row, &|| context.check())?;
                     continue;
                 }
                 match filling.push(key, row)? {
                     Pushed::Done => {}
                     Pushed::Twice => return Err(duplicate(table)),
                     Pushed::Below => {
-                        disordered.insert(Sorter::new(&context.session.engine)?).push(key, row)?;
+                        let sorter = disordered.insert(Sorter::new(&context.session.engine)?);
+                        sorter.push(key, row, &|| context.check())?;
                     }
                 }
             }

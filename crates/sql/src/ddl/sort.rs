@@ -4,17 +4,18 @@
 //! # Way
 //! Entries are gathered in a block of memory that a processor's cache has room for, more or less. When that is full it is sorted, and becomes a
 //! *run*, as long as the sorter may take that much memory; when it may not, the runs in memory are merged into one in a temporary file.
-//! In the end all runs are merged, at most [`FAN_IN`] at a time, by a tree of losers (D. E. Knuth, "The Art of Computer Programming", volume
+//! In the end all runs are merged, as many at a time as have room for blocks and the longest entry, by a tree of losers (D. E. Knuth, "The Art of Computer Programming", volume
 //! 3, section 5.4.1).
 //! An entry of a run is the length of its key and of its value, 4 bytes each, and then the two.
 
 use super::build::CHECK_EVERY;
+use crate::exec::{LARGE_BYTES, RowBytes, readers_within};
 use crate::{Error, Result};
-use gannet_store::{Engine, TempFile, TempReader, WorkMemory};
+use gannet_store::{Engine, TempFile, TempReader, TempWriter, WorkMemory};
 use std::ops::Range;
 
-/// Runs of a file merged at once.
-const FAN_IN: usize = 32;
+/// Runs of a file merged at once, least and most.
+const FAN_IN: (u64, u64) = (2, 32);
 /// Bytes by which the memory grows.
 const STEP: u64 = 256 << 10;
 /// Bytes of the block, but for what would be too many runs in memory, or too large a part of it.
@@ -57,6 +58,8 @@ pub(super) struct Sorter {
     /// The block, and where the entries are in it.
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// Bytes of the longest entry so far.
+    longest: usize,
     /// Bytes charged for a writer.
     for_writer: u64,
     file: Option<TempFile>,
@@ -81,18 +84,20 @@ impl Sorter {
             limit,
             bytes: Vec::new(),
             entries: Vec::new(),
+            longest: 0,
             for_writer: 0,
             file: None,
             runs: Vec::new(),
         }
     }
 
-    /// Adds an entry.
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Adds an entry. Where that takes writing others, `check` is asked now and then whether to go on.
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8], check: &dyn Fn() -> Result<()>) -> Result<()> {
         let (Ok(key_len), Ok(value_len)) = (u32::try_from(key.len()), u32::try_from(value.len())) else {
             return Err(Error::internal("an entry of more than 4 GiB is sorted"));
         };
-        self.make_room(key.len() + value.len())?;
+        self.make_room(key.len() + value.len(), check)?;
+        self.longest = self.longest.max(key.len() + value.len());
         let (prefix, start) = (prefix(key), self.bytes.len());
         self.entries.push(Entry { prefix, start, key: key_len, value: value_len });
         self.bytes.extend_from_slice(key);
@@ -106,7 +111,7 @@ impl Sorter {
     }
 
     /// Has room in the block for one more entry, if need be by making a run of the others.
-    fn make_room(&mut self, len: usize) -> Result<()> {
+    fn make_room(&mut self, len: usize, check: &dyn Fn() -> Result<()>) -> Result<()> {
         let (bytes, entries) = (self.bytes.len() + len, self.entries.len() + 1);
         if bytes <= self.bytes.capacity() && entries <= self.entries.capacity() {
             return Ok(());
@@ -129,15 +134,15 @@ impl Sorter {
                 }
                 Err(error) if self.entries.is_empty() && self.in_memory() == 0 => return Err(error.into()),
                 Err(_) if self.entries.is_empty() => {
-                    self.spill()?;
-                    return self.make_room(len);
+                    self.spill(check)?;
+                    return self.make_room(len, check);
                 }
                 Err(_) => {}
             }
         }
-        self.end_block()?;
+        self.end_block(check)?;
         // What is there may be enough now; else one entry is longer than all of it.
-        self.make_room(len)
+        self.make_room(len, check)
     }
 
     /// Bytes charged for the block.
@@ -148,6 +153,11 @@ impl Sorter {
     /// Bytes of the runs in memory.
     fn in_memory(&self) -> u64 {
         self.runs.iter().map(Run::bytes).sum()
+    }
+
+    /// How many runs are in the file.
+    fn in_file(&self) -> usize {
+        self.runs.iter().take_while(|run| matches!(run, Run::File(_))).count()
     }
 
     fn sort(&mut self) {
@@ -162,17 +172,17 @@ impl Sorter {
     }
 
     /// Makes a run of what is in the block.
-    fn end_block(&mut self) -> Result<()> {
+    fn end_block(&mut self, check: &dyn Fn() -> Result<()>) -> Result<()> {
         self.sort();
         let len = self.bytes.len() + self.entries.len() * LENGTHS;
         let mut done = self.keep_block(len);
         if !done {
-            self.spill()?;
+            self.spill(check)?;
             done = self.keep_block(len);
         }
         if !done {
-            self.write(|sorter, write| {
-                sorter.entries.iter().try_for_each(|entry| write(entry.key, sorter.entry(entry)))
+            self.write(check, |sorter, writer| {
+                sorter.entries.iter().try_for_each(|entry| writer.push(entry.key, sorter.entry(entry)))
             })?;
         }
         self.entries.clear();
@@ -211,9 +221,8 @@ impl Sorter {
     }
 
     /// Makes one run in the file of those in memory.
-    fn spill(&mut self) -> Result<()> {
-        let first = self.runs.iter().position(|run| matches!(run, Run::Memory(_))).unwrap_or(self.runs.len());
-        let in_memory = self.runs.split_off(first);
+    fn spill(&mut self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let in_memory = self.runs.split_off(self.in_file());
         if in_memory.is_empty() {
             return Ok(());
         }
@@ -222,14 +231,8 @@ impl Sorter {
         // The writer takes it.
         self.memory.shrink_to(block + held);
         self.for_writer = 0;
-        let mut merge = Merge::of(None, in_memory)?;
-        self.write(|_, write| {
-            while let Some(head) = merge.next()? {
-                write(head.key as u32, head.entry())?;
-            }
-            Ok(())
-        })?;
-        drop(merge);
+        let merge = Merge::of(None, in_memory)?;
+        self.write(check, |_, writer| writer.push_all(merge))?;
         self.memory.shrink_to(block);
         Ok(())
     }
@@ -237,42 +240,45 @@ impl Sorter {
     /// Writes a run to the file.
     fn write(
         &mut self,
-        work: impl FnOnce(&Self, &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()>,
+        check: &dyn Fn() -> Result<()>,
+        work: impl FnOnce(&Self, &mut RunWriter<'_>) -> Result<()>,
     ) -> Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
             None => self.engine.temp_file()?,
         };
-        let mut writer = file.writer()?;
+        let mut writer = RunWriter::new(file, check)?;
         let from = writer.position();
-        work(self, &mut |key, bytes| write_entry(&mut writer, key, bytes))?;
+        work(self, &mut writer)?;
         let to = writer.position();
         self.file = Some(writer.finish()?);
         self.runs.push(Run::File(from..to));
         Ok(())
     }
 
-    /// All entries in order. Where that takes passes over them, `check` is asked now and then whether to go on.
+    /// All entries in order. Where that takes writing them, `check` is asked now and then whether to go on.
     pub(super) fn finish(mut self, check: &dyn Fn() -> Result<()>) -> Result<Sorted> {
         if self.runs.is_empty() {
             self.sort();
             return Ok(Sorted(Source::Memory { sorter: Box::new(self), next: 0 }));
         }
         if !self.entries.is_empty() {
-            self.end_block()?;
+            self.end_block(check)?;
         }
         self.free_block();
-        let is_in_file = self.file.is_some();
-        if is_in_file && self.in_memory() > self.limit() / 2 {
+        let limit = self.limit();
+        let fits = |this: &Self| readers_within(limit, this.in_memory(), this.longest).min(FAN_IN.1);
+        let in_file = self.in_file() as u64;
+        if in_file > 0 && (self.in_memory() > limit / 2 || in_file > fits(&self)) {
             // Readers of the file need memory, too.
-            self.spill()?;
+            self.spill(check)?;
         }
         self.memory.shrink_to(self.in_memory());
+        let fan_in = fits(&self).max(FAN_IN.0) as usize;
+        let in_memory = self.runs.split_off(self.in_file());
         let Sorter { engine, memory, mut file, mut runs, .. } = self;
-        let first = runs.iter().position(|run| matches!(run, Run::Memory(_))).unwrap_or(runs.len());
-        let in_memory = runs.split_off(first);
-        while runs.len() > FAN_IN {
-            let longer = merge_pass(&engine, file.take(), runs, check)?;
+        while runs.len() > fan_in {
+            let longer = merge_pass(&engine, file.take(), runs, fan_in, check)?;
             (file, runs) = (Some(longer.0), longer.1);
         }
         runs.extend(in_memory);
@@ -309,37 +315,68 @@ fn lengths(key: u32, entry: &[u8]) -> [u8; LENGTHS] {
     lengths
 }
 
-fn write_entry(writer: &mut gannet_store::TempWriter, key: u32, entry: &[u8]) -> Result<()> {
-    writer.write_all(&lengths(key, entry))?;
-    writer.write_all(entry)?;
-    Ok(())
+/// Writes runs to a file.
+struct RunWriter<'c> {
+    writer: TempWriter,
+    /// Asked now and then whether to go on.
+    check: &'c dyn Fn() -> Result<()>,
+    /// Entries that were written.
+    count: u32,
 }
 
-/// Merges groups of runs, which are in the file, into longer ones in another one.
+impl<'c> RunWriter<'c> {
+    /// Behind what the file has already.
+    fn new(file: TempFile, check: &'c dyn Fn() -> Result<()>) -> Result<Self> {
+        check()?;
+        Ok(RunWriter { writer: file.writer()?, check, count: 0 })
+    }
+
+    /// Where the next entry goes.
+    fn position(&self) -> u64 {
+        self.writer.position()
+    }
+
+    /// Adds an entry, whose key is so long.
+    fn push(&mut self, key: u32, entry: &[u8]) -> Result<()> {
+        self.count = self.count.wrapping_add(1);
+        if self.count.is_multiple_of(CHECK_EVERY) || entry.len() > LARGE_BYTES {
+            (self.check)()?;
+        }
+        self.writer.write_all(&lengths(key, entry))?;
+        Ok(self.writer.write_all(entry)?)
+    }
+
+    /// Adds all entries of a merge.
+    fn push_all(&mut self, mut merge: Merge) -> Result<()> {
+        while let Some(head) = merge.next()? {
+            self.push(head.key as u32, head.entry())?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TempFile> {
+        Ok(self.writer.finish()?)
+    }
+}
+
+/// Merges groups of so many runs, which are in the file, into longer ones in another one.
 fn merge_pass(
     engine: &Engine,
     file: Option<TempFile>,
     runs: Vec<Run>,
+    fan_in: usize,
     check: &dyn Fn() -> Result<()>,
 ) -> Result<(TempFile, Vec<Run>)> {
-    let mut writer = engine.temp_file()?.writer()?;
+    let mut writer = RunWriter::new(engine.temp_file()?, check)?;
     let mut longer = Vec::new();
     let mut runs = runs.into_iter();
     loop {
-        let group: Vec<_> = runs.by_ref().take(FAN_IN).collect();
+        let group: Vec<_> = runs.by_ref().take(fan_in).collect();
         if group.is_empty() {
             return Ok((writer.finish()?, longer));
         }
         let from = writer.position();
-        let mut merge = Merge::of(file.as_ref(), group)?;
-        let mut count = 0_u32;
-        while let Some(head) = merge.next()? {
-            write_entry(&mut writer, head.key as u32, head.entry())?;
-            count = count.wrapping_add(1);
-            if count.is_multiple_of(CHECK_EVERY) {
-                check()?;
-            }
-        }
+        writer.push_all(Merge::of(file.as_ref(), group)?)?;
         longer.push(Run::File(from..writer.position()));
     }
 }
@@ -372,7 +409,7 @@ impl Sorted {
 #[derive(Debug)]
 enum Rest {
     /// What is not read yet, and the entry that was read last.
-    File(Box<TempReader>, Vec<u8>),
+    File(Box<TempReader>, RowBytes),
     /// All of it, and where that entry is.
     Memory(Vec<u8>, Range<usize>),
 }
@@ -405,12 +442,17 @@ impl Head {
     fn advance(&mut self) -> Result<()> {
         let length = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as usize;
         match &mut self.rest {
-            Rest::File(reader, _) if reader.remaining() == 0 => self.is_over = true,
+            Rest::File(reader, entry) if reader.remaining() == 0 => {
+                entry.forget_long();
+                self.is_over = true;
+            }
             Rest::File(reader, entry) => {
                 let mut lengths = [0; LENGTHS];
                 reader.read_exact(&mut lengths)?;
                 self.key = length(&lengths[..4]);
-                entry.resize(self.key + length(&lengths[4..]), 0);
+                let len = self.key + length(&lengths[4..]);
+                let entry = entry.begin(len, |bytes| reader.memory(bytes))?;
+                entry.resize(len, 0);
                 reader.read_exact(entry)?;
             }
             Rest::Memory(bytes, place) if place.end == bytes.len() => self.is_over = true,
@@ -446,7 +488,7 @@ impl Merge {
             let rest = match run {
                 Run::File(range) => {
                     let file = file.ok_or_else(|| Error::internal("runs are in a file"))?;
-                    Rest::File(Box::new(file.reader(range.start, range.end)?), Vec::new())
+                    Rest::File(Box::new(file.reader(range.start, range.end)?), RowBytes::default())
                 }
                 Run::Memory(bytes) => Rest::Memory(bytes, 0..0),
             };
@@ -503,26 +545,44 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SqlState;
+    use gannet_base::memory::Purpose;
     use gannet_store::EngineOptions;
+    use std::cell::Cell;
 
-    fn in_file(sorter: &Sorter) -> usize {
-        sorter.runs.iter().filter(|run| matches!(run, Run::File(_))).count()
+    const GOES_ON: fn() -> Result<()> = || Ok(());
+
+    fn cancelled() -> Result<()> {
+        Err(Error::new(SqlState::QUERY_CANCELED, "it was cancelled"))
+    }
+
+    fn engine(memory: u64) -> (tempfile::TempDir, Engine) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EngineOptions { memory, temp_folder: Some(folder.path().to_owned()) };
+        (folder, Engine::new(&options).unwrap())
+    }
+
+    /// One with entries of so many bytes under numbers that go down, each of them twice.
+    fn with_long_entries(engine: &Engine, count: u8, len: usize) -> Sorter {
+        let mut sorter = Sorter::new(engine).unwrap();
+        for number in 0..count {
+            sorter.push(&[(count - 1 - number) / 2], &vec![number; len], &GOES_ON).unwrap();
+        }
+        sorter
     }
 
     #[test]
     fn more_entries_than_memory_come_back_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = EngineOptions { memory: 8 << 20, temp_folder: Some(folder.path().to_owned()) };
-        let engine = Engine::new(&options).unwrap();
+        let (_folder, engine) = engine(8 << 20);
         let mut sorter = Sorter::new(&engine).unwrap();
         let count = 60_000_u64;
         for number in 0..count {
             // Each number once, scattered; values of many lengths.
             let scattered = number * 7919 % count;
-            sorter.push(&scattered.to_be_bytes(), &vec![7; (scattered % 200) as usize]).unwrap();
+            sorter.push(&scattered.to_be_bytes(), &vec![7; (scattered % 200) as usize], &GOES_ON).unwrap();
         }
-        assert!(in_file(&sorter) > 2 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
-        let mut sorted = sorter.finish(&|| Ok(())).unwrap();
+        assert!(sorter.in_file() > 2 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
+        let mut sorted = sorter.finish(&GOES_ON).unwrap();
         for number in 0..count {
             let (key, value) = sorted.next().unwrap().unwrap();
             assert_eq!(key, number.to_be_bytes());
@@ -536,9 +596,7 @@ mod tests {
 
     #[test]
     fn equal_keys_stay_in_their_order_and_long_ones_are_told_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = EngineOptions { memory: 8 << 20, temp_folder: Some(folder.path().to_owned()) };
-        let engine = Engine::new(&options).unwrap();
+        let (_folder, engine) = engine(8 << 20);
         let mut sorter = Sorter::new(&engine).unwrap();
         let mut wanted = Vec::new();
         for number in 0..150_000_u64 {
@@ -548,15 +606,80 @@ mod tests {
                 1 => format!("customer {}", number * 7919 % 1000).into_bytes(),
                 _ => vec![(number % 7) as u8; (number % 12) as usize],
             };
-            sorter.push(&key, &number.to_be_bytes()).unwrap();
+            sorter.push(&key, &number.to_be_bytes(), &GOES_ON).unwrap();
             wanted.push((key, number.to_be_bytes().to_vec()));
         }
         wanted.sort();
-        assert!(in_file(&sorter) > 0 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
-        let mut sorted = sorter.finish(&|| Ok(())).unwrap();
+        assert!(sorter.in_file() > 0 && sorter.in_memory() > 0, "{:?}", sorter.runs.len());
+        let mut sorted = sorter.finish(&GOES_ON).unwrap();
         for (key, value) in &wanted {
             assert_eq!(sorted.next().unwrap(), Some((&key[..], &value[..])));
         }
         assert!(sorted.next().unwrap().is_none() && sorted.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn long_entries_are_merged_within_the_memory_that_is_charged() {
+        let (_folder, engine) = engine(64 << 20);
+        let used = || engine.budget().used_for(Purpose::Work) as usize;
+        let len = 5 << 20;
+        let sorter = with_long_entries(&engine, 10, len);
+        assert!(sorter.in_file() > 2, "{}", sorter.in_file());
+        let mut sorted = sorter.finish(&GOES_ON).unwrap();
+        for number in 0..10 {
+            let (key, value) = sorted.next().unwrap().unwrap();
+            let expected = 8 - number / 2 * 2 + number % 2;
+            assert_eq!((key, value.len()), (&[number / 2][..], len));
+            assert!(value.iter().all(|byte| *byte == expected), "{number}");
+            let Source::Runs(merge) = &sorted.0 else { panic!("all of it is in memory") };
+            let held = merge.heads.iter().filter(|head| !head.is_over).count() * len;
+            assert!(
+                merge.heads.len() <= 2 && used() >= held,
+                "{} heads, {} bytes",
+                merge.heads.len(),
+                used()
+            );
+        }
+        assert!(sorted.next().unwrap().is_none());
+        // The blocks of readers are left.
+        assert!(used() < 2 << 20, "{}", used());
+        drop(sorted);
+        assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn two_entries_without_room_for_both_are_an_error() {
+        let (_folder, engine) = engine(32 << 20);
+        let sorter = with_long_entries(&engine, 3, 6 << 20);
+        let left = engine.budget().limit() - engine.budget().used();
+        let taken = engine.memory(Purpose::Work, left - (2 << 20)).unwrap();
+        let error = sorter.finish(&GOES_ON).map(|_| ()).unwrap_err();
+        assert_eq!(error.state(), SqlState::OUT_OF_MEMORY, "{error}");
+        drop(taken);
+        assert_eq!((engine.budget().used_for(Purpose::Work), engine.temp_stats().open_files), (0, 0));
+    }
+
+    #[test]
+    fn writing_what_has_no_room_can_be_cancelled() {
+        let (_folder, engine) = engine(8 << 20);
+        let mut sorter = Sorter::new(&engine).unwrap();
+        let error = (0..200_000_u64).find_map(|n| sorter.push(&n.to_be_bytes(), &[7; 30], &cancelled).err());
+        assert_eq!(error.expect("nothing was written").state(), SqlState::QUERY_CANCELED);
+        // It looks on its way, not only before.
+        let mut sorter = Sorter::new(&engine).unwrap();
+        let looks = Cell::new(0_u32);
+        let look = || {
+            looks.set(looks.get() + 1);
+            Ok(())
+        };
+        let mut count = 0_u64;
+        while sorter.in_file() == 0 {
+            sorter.push(&count.to_be_bytes(), &[7; 30], &look).unwrap();
+            count += 1;
+        }
+        assert!(u64::from(looks.get()) >= count / u64::from(CHECK_EVERY) / 2, "{} of {count}", looks.get());
+        // Also what is left in the end.
+        let error = with_long_entries(&engine, 9, 1 << 20).finish(&cancelled).map(|_| ()).unwrap_err();
+        assert_eq!(error.state(), SqlState::QUERY_CANCELED);
     }
 }

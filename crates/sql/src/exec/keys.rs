@@ -134,15 +134,17 @@ impl KeyTable {
         key.iter().enumerate().try_for_each(|(position, value)| self.shapes.admit(position, value))
     }
 
-    /// Gives a number to a key that has none.
-    pub(super) fn insert(&mut self, hash: u64, key: &[Value]) -> Result<usize> {
+    /// Gives a number to a key that has none. `encoded`: the bytes for which there is [room](KeyTable::bytes_with).
+    pub(super) fn insert(&mut self, hash: u64, key: &[Value], encoded: usize) -> Result<usize> {
         self.admit(key)?;
         let number = self.rows.len();
         let Ok(short) = u32::try_from(number) else {
             return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many distinct rows"));
         };
         self.exact &= is_exact(key);
-        self.encoded.clear();
+        if encoded > LARGE_BYTES {
+            self.encoded.reserve_exact(encoded);
+        }
         encode_row(key, &mut self.encoded)?;
         self.rows.push(self.arena.push(&self.encoded));
         self.encoded.clear();
@@ -168,7 +170,9 @@ impl KeyTable {
         if self.rows.len() == rows {
             rows += rows.max(4) * 2;
         }
-        bytes + rows * size_of::<RowRef>() + self.arena.bytes_with(encoded)
+        // A long key is there twice for a while.
+        let copy = if encoded > LARGE_BYTES { encoded } else { 0 };
+        bytes + rows * size_of::<RowRef>() + self.arena.bytes_with(encoded) + copy
     }
 
     /// Forgets all keys, but not what they were made of.

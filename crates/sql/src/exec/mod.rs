@@ -151,6 +151,12 @@ impl Batch {
         }
     }
 
+    /// Whether it had to be charged: there may be long rows in it.
+    #[inline]
+    pub(crate) fn is_charged(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// Rows in it.
     pub fn len(&self) -> usize {
         self.rows
@@ -445,6 +451,7 @@ pub use computed::{Computed, Made};
 use helpers::Helpers;
 pub(crate) use run::select_point;
 pub use run::{Environment, Point, Running, as_point};
+pub(crate) use spill::{RowBytes, readers_within};
 use store::Parts;
 pub use subplan::Subplans;
 

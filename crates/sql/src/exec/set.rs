@@ -9,11 +9,12 @@ use super::keys::{KeyTable, encoded_bytes};
 use super::memory::Memory;
 use super::partition::Partitions;
 use super::simple::Append;
-use super::spill::{SpillReader, Spilled};
+use super::spill::{RowValues, SpillReader, Spilled};
 use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
 use crate::logical::SetOperation;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
+use gannet_base::memory::Purpose;
 
 /// Rows that are taken into the table however little memory there is, unless they are long.
 const ROWS_LEAST: usize = 16;
@@ -122,8 +123,7 @@ impl Set {
             }
             (SetOperation::Union | SetOperation::Except, false, Some(_)) => false,
             (SetOperation::Union | SetOperation::Except, false, None) => {
-                if self.has_room(row, context)? {
-                    self.insert(hash, row, GIVEN)?;
+                if self.insert(hash, row, GIVEN, context)? {
                     return Ok(true);
                 }
                 let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
@@ -133,25 +133,31 @@ impl Set {
         })
     }
 
-    fn insert(&mut self, hash: u64, row: &[Value], count: u64) -> Result<()> {
-        self.table.insert(hash, row)?;
-        self.counts.push(count);
-        Ok(())
-    }
-
-    fn has_room(&mut self, row: &[Value], context: &Context<'_>) -> Result<bool> {
+    /// Takes a row that is new into the table; false when there is no room for it.
+    fn insert(&mut self, hash: u64, row: &[Value], count: u64, context: &Context<'_>) -> Result<bool> {
         if self.overflow.is_some() {
             return Ok(false);
         }
+        let encoded = encoded_bytes(row);
+        if !self.has_room(encoded, context)? {
+            return Ok(false);
+        }
+        self.table.insert(hash, row, encoded)?;
+        self.counts.push(count);
+        Ok(true)
+    }
+
+    /// Whether there is room for a row of so many encoded bytes.
+    fn has_room(&mut self, encoded: usize, context: &Context<'_>) -> Result<bool> {
         let mut counts = self.counts.capacity();
         if self.counts.len() == counts {
             counts += counts.max(4) * 2;
         }
-        let bytes = counts * size_of::<u64>() + self.table.bytes_with(encoded_bytes(row));
+        let bytes = counts * size_of::<u64>() + self.table.bytes_with(encoded);
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
-        let least = if encoded_bytes(row) > LARGE_BYTES { 1 } else { ROWS_LEAST };
+        let least = if encoded > LARGE_BYTES { 1 } else { ROWS_LEAST };
         if self.table.len() < least || self.cannot_divide {
             self.memory.demand(context, bytes)?;
             return Ok(true);
@@ -164,8 +170,7 @@ impl Set {
         let hash = KeyTable::hash(row);
         match self.table.find(hash, row) {
             Some(number) => self.counts[number] += 1,
-            None if self.has_room(row, context)? => self.insert(hash, row, 1)?,
-            None => return Ok(false),
+            None => return self.insert(hash, row, 1, context),
         }
         Ok(true)
     }
@@ -220,14 +225,14 @@ impl Set {
 
     /// Divides what the table has.
     fn empty_into(&mut self, parts: &mut Partitions, context: &Context<'_>) -> Result<()> {
-        let mut row = Vec::new();
+        let mut values = RowValues::default();
         for number in 0..self.table.len() {
-            row.clear();
-            self.table.key(number).values(&mut row)?;
-            let part = parts.of(KeyTable::hash(&row));
+            let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+            let row = values.decode(self.table.key(number), charge)?;
+            let part = parts.of(KeyTable::hash(row));
             let copies = if self.all { self.counts[number] } else { 1 };
             for _ in 0..copies {
-                parts.push(part, &row, context)?;
+                parts.push(part, row, context)?;
             }
         }
         self.clear();
@@ -267,13 +272,12 @@ impl Set {
         self.cannot_divide = has_one_hash;
         if let Some(right) = right {
             let mut reader = right.reader()?;
-            let mut row = Vec::new();
+            let mut row = RowValues::default();
             let mut rows = 0_u64;
-            while reader.next_into(&mut row)? {
+            while reader.next_values(&mut row)? {
                 let hash = KeyTable::hash(&row);
                 is_one &= *first.get_or_insert(hash) == hash;
                 self.take_right(&row, level + 1, &mut divided, context)?;
-                row.clear();
                 rows += 1;
                 if rows.is_multiple_of(BATCH_ROWS as u64) {
                     context.check()?;

@@ -18,7 +18,7 @@
 //!
 //! Lengths, counts and type numbers are 4 bytes.
 
-use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES};
+use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES, row_bytes};
 use crate::codec::row::{Field, as_text};
 use crate::types::numeric::{MAX_SCALE, Parts};
 use crate::types::{Array, Numeric, Record, Type, Value};
@@ -406,14 +406,14 @@ pub(super) fn encode_row<'v>(row: impl IntoIterator<Item = &'v Value>, out: &mut
 
 /// Bytes of one row. Those of a long one are charged to the budget, and not kept for the next one where it is short.
 #[derive(Debug, Default)]
-pub(super) struct RowBytes {
+pub(crate) struct RowBytes {
     bytes: Vec<u8>,
     memory: Option<WorkMemory>,
 }
 
 impl RowBytes {
     /// Becomes empty, with room for a row of `len` bytes, for which `charge` gives memory if it is long.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         len: usize,
         charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
@@ -446,7 +446,7 @@ impl RowBytes {
     }
 
     /// Gives the memory of a long row back.
-    pub(super) fn forget_long(&mut self) {
+    pub(crate) fn forget_long(&mut self) {
         if self.memory.is_some() || self.bytes.capacity() > LARGE_BYTES {
             *self = RowBytes::default();
         }
@@ -461,10 +461,80 @@ impl std::ops::Deref for RowBytes {
     }
 }
 
+/// Values of one row. Those of a long one are charged to the budget, and not kept for the next one.
+#[derive(Debug, Default)]
+pub(super) struct RowValues {
+    values: Vec<Value>,
+    memory: Option<WorkMemory>,
+}
+
+impl RowValues {
+    /// Becomes empty, for values that take about `len` bytes, for which `charge` gives memory if that is much.
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        len: usize,
+        charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
+    ) -> Result<&mut Vec<Value>> {
+        self.forget_long();
+        self.values.clear();
+        if len > LARGE_BYTES {
+            self.memory = Some(charge(len as u64)?);
+        }
+        Ok(&mut self.values)
+    }
+
+    /// Values of a long row were put into it: what they have taken beyond what was thought is charged.
+    #[inline]
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if let Some(memory) = &mut self.memory {
+            let bytes = row_bytes(&self.values) as u64;
+            memory.grow(bytes.saturating_sub(memory.bytes()))?;
+        }
+        Ok(())
+    }
+
+    /// Becomes the values of an encoded row.
+    #[inline]
+    pub(super) fn decode(
+        &mut self,
+        row: Fields<'_>,
+        charge: impl FnOnce(u64) -> gannet_store::Result<WorkMemory>,
+    ) -> Result<&[Value]> {
+        row.values(self.begin(row.0.len(), charge)?)?;
+        self.settle()?;
+        Ok(&self.values)
+    }
+
+    /// Gives the values of a long row back.
+    #[inline]
+    pub(super) fn forget_long(&mut self) {
+        if self.memory.is_some() {
+            *self = RowValues::default();
+        }
+    }
+}
+
+impl std::ops::Deref for RowValues {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.values
+    }
+}
+
 /// Bytes that a row takes encoded, or a few more.
 pub(super) fn row_room<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
     // What stands in the value itself, with tag and length, is no longer than the value.
     ROW_HEADER + row.into_iter().map(|value| size_of::<Value>() + 8 + value.heap_bytes()).sum::<usize>()
+}
+
+/// How many readers of temporary files have room within `limit` beside what is `held`: each has three blocks, see `gannet_store::TempFile`,
+/// and a row where the longest one is charged.
+pub(crate) fn readers_within(limit: u64, held: u64, longest: usize) -> u64 {
+    let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
+    let row = if longest > LARGE_BYTES { longest as u64 } else { 0 };
+    limit.saturating_sub(held) / (3 * block + row)
 }
 
 /// Rows in a temporary file.
@@ -613,6 +683,17 @@ impl SpillReader {
         batch.reset(batch.width());
         while batch.has_room(context, BATCH_ROWS)? && batch.push_with(|values| self.next_into(values))? {}
         Ok(!batch.is_empty())
+    }
+
+    /// Has the next row's values in `out`; false behind the last one, and there are none then.
+    pub(super) fn next_values(&mut self, out: &mut RowValues) -> Result<bool> {
+        if !self.advance()? {
+            *out = RowValues::default();
+            return Ok(false);
+        }
+        out.decode(Fields(&self.current()[ROW_HEADER..]), |bytes| self.reader.memory(bytes))?;
+        self.row.forget_long();
+        Ok(true)
     }
 
     /// Appends the next row's values; false behind the last one.

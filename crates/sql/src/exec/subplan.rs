@@ -313,15 +313,14 @@ impl State {
         while self.next(context, BATCH_ROWS)? {
             for row in self.batch.iter() {
                 let hash = KeyTable::hash(row);
-                let table = if row.iter().any(Value::is_null) { &mut keys.partial } else { &mut keys.whole };
+                let Keys { whole, partial } = &mut keys;
+                let (table, other) =
+                    if row.iter().any(Value::is_null) { (partial, whole) } else { (whole, partial) };
                 if table.find(hash, row).is_none() {
-                    let bytes = encoded_bytes(row);
                     // All of them are needed at once, so there is nothing to spill.
-                    let total = keys.whole.bytes_with(bytes) + keys.partial.bytes_with(bytes);
-                    self.memory.demand(context, total)?;
-                    let table =
-                        if row.iter().any(Value::is_null) { &mut keys.partial } else { &mut keys.whole };
-                    table.insert(hash, row)?;
+                    let encoded = encoded_bytes(row);
+                    self.memory.demand(context, table.bytes_with(encoded) + other.bytes_with(0))?;
+                    table.insert(hash, row, encoded)?;
                 }
             }
         }

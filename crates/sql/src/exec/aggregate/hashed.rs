@@ -134,11 +134,13 @@ impl Hashed {
         let hash = KeyTable::hash(key);
         let group = match self.table.find(hash, key) {
             Some(group) => group,
-            None if self.has_room(key, context)? => self.begin(hash, key)?,
-            None => {
-                let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
-                return overflow.push(overflow.of(hash), row, context);
-            }
+            None => match self.begin(hash, key, context)? {
+                Some(group) => group,
+                None => {
+                    let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
+                    return overflow.push(overflow.of(hash), row, context);
+                }
+            },
         };
         let count = self.aggregates.len();
         let bytes = if self.grows.contains(&true) { self.bytes() } else { 0 };
@@ -157,22 +159,18 @@ impl Hashed {
         Ok(())
     }
 
-    /// Whether there is room for another group.
-    fn has_room(&mut self, key: &[Value], context: &Context<'_>) -> Result<bool> {
-        if self.overflow.is_some() {
-            return Ok(false);
-        }
+    /// Whether there is room for another group, whose key takes so many encoded bytes.
+    fn has_room(&mut self, encoded: usize, context: &Context<'_>) -> Result<bool> {
         let mut states = self.accumulators.capacity();
         if self.accumulators.len() + self.aggregates.len() > states {
             // While they move, there are two of them.
             states += (states * 2).max(self.aggregates.len() * 4);
         }
-        let bytes =
-            states * size_of::<Accumulator>() + self.heap_bytes + self.table.bytes_with(encoded_bytes(key));
+        let bytes = states * size_of::<Accumulator>() + self.heap_bytes + self.table.bytes_with(encoded);
         if self.memory.reserve(context, bytes)? {
             return Ok(true);
         }
-        let least = if encoded_bytes(key) > LARGE_BYTES { 1 } else { GROUPS_LEAST };
+        let least = if encoded > LARGE_BYTES { 1 } else { GROUPS_LEAST };
         if self.table.len() < least {
             self.memory.demand(context, bytes)?;
             return Ok(true);
@@ -180,14 +178,21 @@ impl Hashed {
         Ok(false)
     }
 
-    /// Begins a group.
-    fn begin(&mut self, hash: u64, key: &[Value]) -> Result<usize> {
+    /// Begins a group; `None` where there is no room for another one.
+    fn begin(&mut self, hash: u64, key: &[Value], context: &Context<'_>) -> Result<Option<usize>> {
+        if self.overflow.is_some() {
+            return Ok(None);
+        }
+        let encoded = encoded_bytes(key);
+        if !self.has_room(encoded, context)? {
+            return Ok(None);
+        }
         for call in &self.aggregates {
             let state = (call.aggregate.start)(&call.types);
             self.heap_bytes += state.heap_bytes();
             self.accumulators.push(state);
         }
-        self.table.insert(hash, key)
+        self.table.insert(hash, key, encoded).map(Some)
     }
 
     fn clear(&mut self) {

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::exec::memory::Memory;
-use crate::exec::spill::{SpillReader, SpillWriter, Spilled};
+use crate::exec::spill::{RowValues, SpillReader, SpillWriter, Spilled};
 use crate::exec::{BATCH_ROWS, Batch, Context, Operator, row_bytes};
 use crate::types::Value;
 
@@ -68,7 +68,7 @@ impl RowBuffer {
         Ok(RowCursor {
             next: 0,
             reader: self.file.as_ref().map(Spilled::reader).transpose()?,
-            row: Vec::new(),
+            row: RowValues::default(),
         })
     }
 }
@@ -125,7 +125,7 @@ impl RowGatherer {
 pub(in crate::exec) struct RowCursor {
     next: usize,
     reader: Option<SpillReader>,
-    row: Vec<Value>,
+    row: RowValues,
 }
 
 impl RowCursor {
@@ -137,15 +137,15 @@ impl RowCursor {
     ) -> Result<Option<(usize, &'a [Value])>> {
         let number = self.next;
         if number >= buffer.rows {
+            self.row.forget_long();
             return Ok(None);
         }
         self.next += 1;
         match &mut self.reader {
             None => Ok(Some((number, &buffer.values[number * buffer.width..][..buffer.width]))),
             Some(reader) => {
-                self.row.clear();
-                let more = reader.next_into(&mut self.row)?;
-                Ok(more.then_some((number, self.row.as_slice())))
+                let more = reader.next_values(&mut self.row)?;
+                Ok(more.then_some((number, &*self.row)))
             }
         }
     }

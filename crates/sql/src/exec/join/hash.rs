@@ -14,11 +14,12 @@ use crate::exec::hash::{hash_key, is_exact};
 use crate::exec::keys::KeyExprs;
 use crate::exec::memory::Memory;
 use crate::exec::partition::Partitions;
-use crate::exec::spill::{Fields, ROW_HEADER, SpillReader, Spilled};
-use crate::exec::{BATCH_ROWS, Batch, Context, Operator};
+use crate::exec::spill::{Fields, ROW_HEADER, RowValues, SpillReader, Spilled, row_room};
+use crate::exec::{BATCH_ROWS, Batch, Context, Operator, row_bytes};
 use crate::logical::JoinKind;
 use crate::physical::Expr;
 use crate::types::Value;
+use gannet_base::memory::Purpose;
 use std::mem;
 
 /// Rows looked at between two looks at the cancellation flag.
@@ -54,7 +55,7 @@ pub(in crate::exec) struct HashJoin {
     current: usize,
     probe: Probe,
     key: Vec<Value>,
-    scratch: Vec<Value>,
+    scratch: RowValues,
     steps: u32,
     /// It was run more than once, and may be once more.
     rewound: bool,
@@ -127,7 +128,7 @@ impl HashJoin {
             current: 0,
             probe: Probe::New,
             key: Vec::new(),
-            scratch: Vec::new(),
+            scratch: RowValues::default(),
             steps: 0,
             rewound: false,
         }
@@ -164,7 +165,8 @@ impl HashJoin {
                 if key.is_none() && !self.full() {
                     continue;
                 }
-                if rights.is_none() && self.table.add(key, row, context)? {
+                let room = if batch.is_charged() { row_room(row) } else { 0 };
+                if rights.is_none() && self.table.add(key, row, room, context)? {
                     continue;
                 }
                 let parts = match &mut rights {
@@ -272,9 +274,7 @@ impl HashJoin {
                 break;
             }
             let row = reader.current();
-            self.scratch.clear();
-            Fields(&row[ROW_HEADER..]).values(&mut self.scratch)?;
-            let key = key_hash(&self.right_keys, &self.scratch, context, &mut self.key)?;
+            let key = self.right_key_hash(row, context)?;
             if !self.table.add_encoded(key, row, context)? {
                 return Ok(false);
             }
@@ -286,6 +286,15 @@ impl HashJoin {
         }
         *right = None;
         Ok(true)
+    }
+
+    /// The hash of the join key of an encoded row of the right side.
+    fn right_key_hash(&mut self, row: &[u8], context: &Context<'_>) -> Result<Option<KeyHash>> {
+        let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+        let values = self.scratch.decode(Fields(&row[ROW_HEADER..]), charge)?;
+        let hash = key_hash(&self.right_keys, values, context, &mut self.key);
+        self.scratch.forget_long();
+        hash
     }
 
     /// Divides a part of which the table has some rows and `right` the others.
@@ -300,9 +309,7 @@ impl HashJoin {
                     context.check()?;
                 }
                 let row = reader.current();
-                self.scratch.clear();
-                Fields(&row[ROW_HEADER..]).values(&mut self.scratch)?;
-                let key = key_hash(&self.right_keys, &self.scratch, context, &mut self.key)?;
+                let key = self.right_key_hash(row, context)?;
                 rights.push_encoded(place(&rights, key), row, context)?;
                 reader.taken();
             }
@@ -411,10 +418,16 @@ impl HashJoin {
             if certain && residual.is_none() {
                 return Ok(true);
             }
-            scratch.clear();
-            scratch.extend_from_slice(left);
-            table.fields(right).values(scratch)?;
-            return fits(scratch);
+            let right = table.fields(right);
+            let left_bytes = if self.batch.is_charged() { row_bytes(left) } else { 0 };
+            let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+            let joined = scratch.begin(left_bytes + right.0.len(), charge)?;
+            joined.extend_from_slice(left);
+            right.values(joined)?;
+            scratch.settle()?;
+            let fits = fits(scratch);
+            scratch.forget_long();
+            return fits;
         }
         let joined = out.push_with(|values| {
             let start = values.len();

@@ -57,10 +57,23 @@ impl Table {
         self.arena.is_empty()
     }
 
-    /// Adds a row; without a key it is never found. False when there is no room for it; a table without rows has room in any case.
-    pub(super) fn add(&mut self, key: Option<KeyHash>, row: &[Value], context: &Context<'_>) -> Result<bool> {
+    /// Adds a row; without a key it is never found. `room`: bytes that it may take encoded, where these may be many. False when there is no
+    /// room for it; a table without rows has room in any case.
+    pub(super) fn add(
+        &mut self,
+        key: Option<KeyHash>,
+        row: &[Value],
+        room: usize,
+        context: &Context<'_>,
+    ) -> Result<bool> {
+        if room > LARGE_BYTES {
+            // It is there twice for a while.
+            if !self.has_room(room, room, context)? {
+                return Ok(false);
+            }
+            self.encoded.reserve_exact(room);
+        }
         let mut encoded = std::mem::take(&mut self.encoded);
-        encoded.clear();
         let added = encode_row(row, &mut encoded).and_then(|()| self.add_encoded(key, &encoded, context));
         encoded.clear();
         encoded.shrink_to(LARGE_BYTES);
@@ -75,12 +88,8 @@ impl Table {
         row: &[u8],
         context: &Context<'_>,
     ) -> Result<bool> {
-        let bytes = self.arena.bytes_with(row.len()) + table_bytes(self.arena.len() + 1, size_of::<Slot>());
-        if !self.memory.reserve(context, bytes)? {
-            if !self.arena.is_empty() {
-                return Ok(false);
-            }
-            self.memory.demand(context, bytes)?;
+        if !self.has_room(row.len(), 0, context)? {
+            return Ok(false);
         }
         let place = self.arena.push(row);
         if let Some(key) = key {
@@ -88,6 +97,19 @@ impl Table {
             let header = self.arena.header_mut(place);
             header[..8].copy_from_slice(&key.hash.to_le_bytes());
             header[16] = KEYED;
+        }
+        Ok(true)
+    }
+
+    /// Whether there is room for a row of `len` bytes, and for so many `beside`; a table without rows has it in any case.
+    #[inline]
+    fn has_room(&mut self, len: usize, beside: usize, context: &Context<'_>) -> Result<bool> {
+        let rows = self.arena.bytes_with(len) + table_bytes(self.arena.len() + 1, size_of::<Slot>());
+        if !self.memory.reserve(context, rows + beside)? {
+            if !self.arena.is_empty() {
+                return Ok(false);
+            }
+            self.memory.demand(context, rows + beside)?;
         }
         Ok(true)
     }

@@ -3,7 +3,7 @@
 use super::entries::{Entry, merge_sorted};
 use super::order::SortOrder;
 use crate::exec::arena::{Arena, TOUCHED};
-use crate::exec::spill::{SpillReader, SpillWriter, Spilled};
+use crate::exec::spill::{SpillReader, SpillWriter, Spilled, readers_within};
 use crate::exec::{Context, LARGE_BYTES};
 use crate::{Error, Result};
 use gannet_store::{Engine, TempFile};
@@ -88,7 +88,7 @@ impl Runs {
     }
 }
 
-/// How many runs are merged at a time: as many as have room for three blocks each, see `gannet_store::TempFile`, and a row.
+/// How many runs are merged at a time: as many as have room, see [`readers_within`].
 pub(super) fn fan_in(context: &Context<'_>, longest: usize) -> usize {
     let (least, fits) = fan_in_beside(context, longest, 0);
     fits.clamp(least, FAN_IN.1) as usize
@@ -101,10 +101,8 @@ pub(super) fn fits_beside(context: &Context<'_>, longest: usize, held: usize, ru
 
 /// How many are merged at least, and how many have room.
 fn fan_in_beside(context: &Context<'_>, longest: usize, held: u64) -> (u64, u64) {
-    let limit = context.work_limit();
-    let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
-    let (least, row) = if longest > LARGE_BYTES { (2, longest as u64) } else { (FAN_IN.0, 0) };
-    (least, limit.saturating_sub(held) / (3 * block + row))
+    let least = if longest > LARGE_BYTES { 2 } else { FAN_IN.0 };
+    (least, readers_within(context.work_limit(), held, longest))
 }
 
 /// Sorted rows that are merged with others.

@@ -4,6 +4,7 @@ mod aggregates;
 mod expressions;
 mod functions;
 mod joins;
+mod long;
 mod rows;
 mod subqueries;
 
