@@ -7,7 +7,7 @@
 //!
 //! # How
 //! Of backups in folders the newest is read first, and a page that it has is not written again from an older one. A stream is read as it
-//! comes. The log is that of the newest one; what it has is applied when the database is opened. Of an archive's log, which may be many times as
+//! comes. The log is that of the newest one; where it is not little it is applied to the pages before the database is opened, and the rest by that. Of an archive's log, which may be many times as
 //! long, no more lies beside the file than a database may have of its log (`wal_limit`): when there is that much it is applied to the pages
 //! ([`replay`]), and all goes but what is needed to go on behind it.
 //!
