@@ -542,7 +542,8 @@ fn commands_on_a_file_at_rest_go_on_with_its_archive() {
     ends(folder, &["backup", "shop.gnt", "backups", "--archive-to", "logs"], 0);
     let add = "insert into orders select n, 'late' from generate_series(5001, 5100) as n";
     let (to, limit) = (["--archive-to", "logs"], ["--wal-limit", "256MiB"]);
-    ends(folder, &[&["sql", "shop.gnt", "-q", "-c", add][..], &to, &limit].concat(), 0);
+    let (_, complaint) = ends(folder, &[&["sql", "shop.gnt", "-q", "-c", add][..], &to, &limit].concat(), 0);
+    assert_eq!(complaint, "", "all of it is archived");
     let (said, _) = ends(folder, &[&["compact", "shop.gnt"][..], &to].concat(), 0);
     assert!(said.contains("shop.gnt"), "{said}");
     let (said, _) = ends(folder, &[&["stat", "shop.gnt"][..], &to, &limit].concat(), 0);

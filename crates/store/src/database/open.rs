@@ -361,6 +361,7 @@ impl Database {
             keeper,
             threads: Vec::new(),
             archiver: None,
+            archive_at_end: None,
             _unarchived: None,
             flusher: None,
             options: options.clone(),
