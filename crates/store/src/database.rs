@@ -277,7 +277,7 @@ pub struct Database {
     /// The thread that archives the log.
     archiver: Option<thread::JoinHandle<()>>,
     /// How the archive was doing when that ended: what a close writes behind it is no commit, and left to the next opening.
-    archive_at_end: Option<ArchiveReport>,
+    archive_at_end: Option<Box<ArchiveReport>>,
     /// What of the log an archive lacks that nobody writes to this time.
     _unarchived: Option<LogHold>,
     flusher: Option<Flusher>,
@@ -593,7 +593,7 @@ impl Database {
     /// The same; and how the archive was doing when all was over, if there is one.
     pub fn close_reporting(mut self) -> Result<Option<ArchiveReport>> {
         self.end(self.options.shutdown_limit)?;
-        Ok(self.archive_at_end.take())
+        Ok(self.archive_at_end.take().map(|report| *report))
     }
 
     /// The same with another limit than that which the database was opened with.
@@ -619,7 +619,7 @@ impl Database {
         {
             let _ = thread.join();
         }
-        self.archive_at_end = self.archive_report();
+        self.archive_at_end = self.archive_report().map(Box::new);
         self.flusher = None;
         if self.started {
             self.shared.save_hot_pages(true);
