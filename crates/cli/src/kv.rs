@@ -353,7 +353,7 @@ impl Session<'_> {
                 "reason": mode.reason,
             },
             "memory": memory,
-            "frames": stats.frames,
+            "frames": { "all": stats.frames, "lent": stats.frames_lent, "free": stats.frames_free },
             "log": {
                 "end_lsn": stats.end_lsn.0,
                 "durable_lsn": stats.durable_lsn.0,

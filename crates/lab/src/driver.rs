@@ -167,6 +167,11 @@ pub trait Driver: Sync {
         None
     }
 
+    /// What its memory is used for, in bytes; `None` when it does not say.
+    fn memory(&self) -> Option<Value> {
+        None
+    }
+
     /// Its files, for asking what the OS has cached of them.
     fn files(&self) -> Vec<PathBuf>;
 

@@ -2,6 +2,7 @@
 
 use crate::driver::{Counters, Driver, Key, LoadOrder, Rows, Scanned, Session};
 use anyhow::{Context, Result, bail};
+use gannet_base::memory::Purpose;
 use gannet_io::stats::Operation;
 use gannet_io::{Class, Mode, ModeRequest, Profile, RealDisk, RealOptions, ThrottledDisk};
 use gannet_store::{
@@ -188,6 +189,21 @@ pub(crate) fn counters(database: &Database) -> Counters {
     }
 }
 
+/// What its memory budget is used for.
+pub(crate) fn memory(database: &Database) -> Value {
+    let (budget, stats) = (database.engine().budget(), database.stats());
+    let of = |purpose: Purpose| (purpose.name().to_owned(), json!(budget.used_for(purpose)));
+    let purposes: serde_json::Map<String, Value> = Purpose::ALL.into_iter().map(of).collect();
+    json!({
+        "budget_bytes": budget.limit(),
+        "used_bytes": budget.used(),
+        "used_for_bytes": purposes,
+        "frames": stats.frames,
+        "frames_lent": stats.frames_lent,
+        "frames_free": stats.frames_free,
+    })
+}
+
 /// Bytes of log that a start would have to go through now.
 pub(crate) fn log_bytes(database: &Database) -> u64 {
     let work = database.background_work();
@@ -263,6 +279,10 @@ impl Driver for Gannet {
 
     fn log_bytes(&self) -> Option<u64> {
         Some(log_bytes(&self.database))
+    }
+
+    fn memory(&self) -> Option<Value> {
+        Some(memory(&self.database))
     }
 
     fn files(&self) -> Vec<PathBuf> {

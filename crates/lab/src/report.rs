@@ -18,6 +18,7 @@ pub fn measurement(driver: &dyn Driver, workload: &str, rows: &Rows, plan: Value
         "plan": plan,
         "measured": measured,
         "memory": {
+            "of_the_store": driver.memory(),
             "peak_resident_bytes": machine::peak_resident(),
             "cgroup": machine::memory_cgroup(),
         },

@@ -104,6 +104,10 @@ impl Driver for Table {
         gannet::counters(self.database.store())
     }
 
+    fn memory(&self) -> Option<Json> {
+        Some(gannet::memory(self.database.store()))
+    }
+
     fn log_bytes(&self) -> Option<u64> {
         Some(gannet::log_bytes(self.database.store()))
     }

@@ -189,6 +189,10 @@ impl fmt::Display for RestartReport {
 pub struct DatabaseStats {
     /// Page frames of the engine.
     pub frames: u64,
+    /// Those of them whose memory is lent to others.
+    pub frames_lent: u64,
+    /// Those of them that have memory, and no page.
+    pub frames_free: u64,
     /// Frames with changes that are not on the device yet.
     pub dirty_frames: u64,
     /// Pages read because somebody waited for them.
@@ -561,6 +565,8 @@ impl Database {
         let pool = &self.pool.stats;
         DatabaseStats {
             frames: self.pool.frame_count() as u64,
+            frames_lent: (self.pool.frame_count() - self.pool.active_frames()) as u64,
+            frames_free: self.pool.free_frames() as u64,
             dirty_frames: dirty.len() as u64,
             page_misses: pool.misses.load(Ordering::Relaxed),
             pages_prefetched: pool.prefetched.load(Ordering::Relaxed),

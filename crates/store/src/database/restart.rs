@@ -41,8 +41,8 @@ impl Database {
             ..report
         });
         if !self.shared.core.is_read_only() {
-            let (jobs, sweeps) = (self.jobs.clone(), self.options.sweep);
-            self.spawn("gannet-background", move |shared| shared.run_background(&jobs, sweeps));
+            let (engine, jobs, sweeps) = (self.engine.clone(), self.jobs.clone(), self.options.sweep);
+            self.spawn("gannet-background", move |shared| shared.run_background(&engine, &jobs, sweeps));
             self.flusher = Some(self.shared.core.log.start_flusher(self.options.max_delay));
             self.started = true;
         }

@@ -24,6 +24,7 @@ pub(crate) mod report;
 pub(crate) mod round;
 pub(crate) mod turn;
 
+use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::mtr::Mtr;
 use crate::mutation::{Mutation, planted};
@@ -62,16 +63,16 @@ enum Swept {
 }
 
 impl Shared {
-    /// The body of the background thread: reserve segments for the log, the lists beside it, and, where it `sweeps`, the sweep. A long round is one of
-    /// `jobs`.
-    pub(crate) fn run_background(&self, jobs: &Jobs, sweeps: bool) {
+    /// The body of the background thread: reserve segments for the log, the lists beside it, frames that may come back, and, where it `sweeps`, the
+    /// sweep. A long round is one of `jobs`.
+    pub(crate) fn run_background(&self, engine: &Engine, jobs: &Jobs, sweeps: bool) {
         reads::in_background();
-        if let Err(error) = self.background_loop(jobs, sweeps) {
+        if let Err(error) = self.background_loop(engine, jobs, sweeps) {
             self.core.poison.set(format!("background work: {error}"));
         }
     }
 
-    fn background_loop(&self, jobs: &Jobs, sweeps: bool) -> Result<()> {
+    fn background_loop(&self, engine: &Engine, jobs: &Jobs, sweeps: bool) -> Result<()> {
         let groups = self.core.space.groups();
         let mut learned = 0;
         let mut rests_until = None;
@@ -93,6 +94,8 @@ impl Shared {
             }
             self.end_old_holders();
             self.note_figures();
+            // Room that came from elsewhere than from those for whom frames had made it.
+            engine.take_back();
             // Behind the log's limit it would pause for long, and with it all that this thread does.
             let give_up = || self.is_stopping() || self.core.is_behind_limit();
             if sweeps && rests_until.is_none_or(|until| clock::now() >= until) && !give_up() {
