@@ -65,8 +65,8 @@ mod writeback;
 
 pub use archive::{ArchiveGap, ArchiveReport, ArchiveState, ArchiveVerifyReport, RecoveryTarget};
 pub use backup::{
-    Ask, BackupFile, BackupOptions, BackupPlace, BackupPlan, Begin, Destination, Lineage, Manifest, Parent,
-    Reception, RestoreReport, Since, Source, Taken, VerifyReport,
+    Ask, BackupFile, BackupOptions, BackupPlace, BackupPlan, Begin, Destination, Lineage, Manifest, OpenTime,
+    Parent, Reception, RestoreReport, Since, Source, Taken, VerifyReport,
 };
 pub use check::{CheckReport, Finding, Stake};
 pub use compact::{CompactReport, Held};

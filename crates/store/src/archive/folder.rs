@@ -91,8 +91,8 @@ impl Folder {
     }
 
     /// The parts that may have log from `from` on, oldest first: those of the segment that the last one begins in which begins there or
-    /// before, and all behind them.
-    pub(super) fn parts_from(&self, from: u64) -> Result<Vec<Part>> {
+    /// before, and all behind them. There may be very many: `look` is asked before each.
+    pub(super) fn parts_from(&self, from: u64, look: &mut dyn FnMut() -> Result<()>) -> Result<Vec<Part>> {
         let segment = |index: usize| self.names[index].0 / self.info.segment_size;
         let first_of_segment = |mut index: usize| {
             while index > 0 && segment(index - 1) == segment(index) {
@@ -107,6 +107,7 @@ impl Folder {
         let mut parts: Vec<Part> = Vec::new();
         loop {
             for (.., name) in &self.names[begin..] {
+                look()?;
                 let Some(mut part) = self.part(name)? else { continue };
                 // Those of one opening have the same list, and there may be many thousands.
                 if let Some(before) = parts.last().filter(|before| before.begin.lives == part.begin.lives) {
@@ -124,9 +125,15 @@ impl Folder {
     }
 
     /// Parts whose first frame is not whole, and where they begin, from `from` to `to`.
-    pub(super) fn not_begun(&self, from: u64, to: u64) -> Result<Vec<(u64, PathBuf)>> {
+    pub(super) fn not_begun(
+        &self,
+        from: u64,
+        to: u64,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();
         for (first, _, name) in self.names.iter().filter(|(first, ..)| (from..=to).contains(first)) {
+            look()?;
             if self.part(name)?.is_none() {
                 found.push((*first, self.path.join(name)));
             }

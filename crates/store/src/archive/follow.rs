@@ -8,10 +8,11 @@
 //! 4. A part begins where everything before it is synced. So no part that was begun later begins before it, whatever fails in between.
 
 use super::folder::Folder;
-use super::format::{INFO, Info, LOCK, OpenTime, POSITION, PartBegin, Position, text_of};
+use super::format::{INFO, Info, LOCK, POSITION, PartBegin, Position, text_of};
 use super::reader::{self, Ended, Reader, Said, Why};
 use super::writer::PartWriter;
 use super::{ArchiveState, SYNC_BYTES, SYNC_EVERY, Status};
+use crate::backup::OpenTime;
 use crate::backup::format::{CONTENT_MAX, HEAD};
 use crate::change;
 use crate::log::{BLOCK, Log, LogHold, Met, Note, Step, Walk};
@@ -69,7 +70,11 @@ impl Tail {
     /// farther than it is durable where that cannot be told. `check` fails when that is to end.
     fn reach(&self, check: &dyn Fn() -> Result<()>) -> Result<u64> {
         let Some(durable) = self.durable() else { return Ok(u64::MAX) };
-        let Ok(parts) = self.folder.parts_from(durable) else { return Ok(durable) };
+        let parts = match self.folder.parts_from(durable, &mut || check()) {
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(_) => return Ok(durable),
+            Ok(parts) => parts,
+        };
         let covering = parts.partition_point(|part| part.begin.first <= durable).saturating_sub(1);
         // What lies behind older gaps was made durable behind them.
         let last_gap = parts.iter().rposition(|part| part.begin.gap_from.is_some());
@@ -112,7 +117,7 @@ fn find_tail(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest, meta: &Meta) 
             folder.info.name
         )));
     }
-    let parts = folder.parts_from(u64::MAX)?;
+    let parts = folder.parts_from(u64::MAX, &mut || Ok(()))?;
     let Some(last) = parts.last() else { return Ok(Some(Tail { folder, end: None, gap: None })) };
     let Ended { whole, last_crc, why } =
         reader::read(&folder, &parts, parts.len() - 1, &mut Nobody(&|| Ok(())))?;
@@ -221,6 +226,8 @@ pub(crate) struct Follower {
     hold: LogHold,
     /// What was made durable since the database was opened, with the last record's checksum.
     synced: Option<(u64, Option<u32>)>,
+    /// The archive was there since the database was opened.
+    has_met: bool,
     /// A moment, and where the log ended then: when that is archived, everything up to then is.
     mark: Option<(Instant, u64, u64)>,
     /// How long it may go on when the database is being closed.
@@ -270,6 +277,7 @@ impl Follower {
             meta,
             hold,
             synced: None,
+            has_met: false,
             mark: None,
             closing_limit,
             _memory: engine.memory(Purpose::Io, memory)?,
@@ -354,31 +362,23 @@ impl Follower {
         let end = self.log().end().0;
         let (marked, mark_unix_us, mark_end) = *self.mark.get_or_insert((began, unix_us, end));
         let to = self.log().durable().0;
-        let opened = match session.take() {
-            Some(opened) => opened,
-            None => self.attach()?,
-        };
-        let opened = session.insert(opened);
         let limit = stopping.then(|| began + self.closing_limit);
-        while opened.walk.at() < to {
-            if limit.is_some_and(|limit| clock::now() > limit) {
-                break;
+        let opened = loop {
+            let opened = match session.take() {
+                Some(opened) => opened,
+                None => self.attach()?,
+            };
+            let opened = session.insert(opened);
+            if self.follow(opened, to, limit)? {
+                break opened;
             }
-            let part_to = to.min(opened.walk.at() + SYNC_BYTES);
-            if !opened.copy_to(&self.shared.core.log, &self.hold, part_to)? {
-                // It was let go of, or is not whole. What is there from now on is held, and the gap found when the folder is looked at again.
-                opened.sync()?;
-                self.note_synced(opened);
-                *session = None;
-                self.hold = match self.hold.lost() {
-                    Some(_) => self.log().hold_again(self.hold.from()),
-                    None => self.log().hold(),
-                };
-                return self.pass(session, stopping);
-            }
-            opened.sync()?;
-            self.note_synced(opened);
-        }
+            // It was let go of, or is not whole. What is there from now on is held, and the gap found when the folder is looked at again.
+            *session = None;
+            self.hold = match self.hold.lost() {
+                Some(_) => self.log().hold_again(self.hold.from()),
+                None => self.log().hold(),
+            };
+        };
         if opened.walk.whole() >= mark_end {
             self.status.inner.lock().caught_up = Some(marked);
             opened.position.unix_us = mark_unix_us;
@@ -389,6 +389,18 @@ impl Follower {
             self.status.inner.lock().noted_unix_us = opened.position.unix_us;
         }
         Ok(())
+    }
+
+    /// Archives what there is up to `to`, as far as that is possible until the limit; false where some of it is not there.
+    fn follow(&mut self, session: &mut Session, to: u64, limit: Option<Instant>) -> Result<bool> {
+        let mut is_there = true;
+        while is_there && session.walk.at() < to && limit.is_none_or(|limit| clock::now() <= limit) {
+            let part_to = to.min(session.walk.at() + SYNC_BYTES);
+            is_there = session.copy_to(&self.shared.core.log, &self.hold, part_to)?;
+            session.sync()?;
+            self.note_synced(session);
+        }
+        Ok(is_there)
     }
 
     /// What was synced needs not be kept any more.
@@ -405,7 +417,12 @@ impl Follower {
     /// Opens the archive, or begins it, where it ends.
     fn attach(&mut self) -> Result<Session> {
         let disk = Arc::clone(&self.disk);
-        make_folder(&*disk, &self.path)?;
+        if self.has_met {
+            check_is_there(&*disk, &self.path)?;
+        }
+        if !disk.exists(&self.path)? {
+            disk.create_dir(&self.path)?;
+        }
         let lock = disk.lock(&self.path.join(LOCK)).map_err(|error| match error.kind() {
             ErrorKind::Locked => {
                 Error::Backup(format!("somebody else archives into {:?}: {}", self.path, error.detail()))
@@ -451,11 +468,14 @@ impl Follower {
         {
             position.gap = gap;
         }
+        if tail.end.is_none() && self.status.was_archived {
+            position.gap = (0, first);
+        }
         if planted(Mutation::ArchiveGapNotNamed) {
             gap_from = None;
         }
         let archive_id = tail.folder.info.archive_id;
-        let lives = self.meta.lives.iter().map(|life| OpenTime { id: life.id, from: life.from.0 }).collect();
+        let lives = OpenTime::of(&self.meta.lives).into();
         let begin = PartBegin {
             archive_id,
             database_id: self.meta.database_id,
@@ -493,6 +513,7 @@ impl Follower {
             // It is in the archive before anybody is told that this goes on.
             session.begin_part()?;
         }
+        self.has_met = true;
         Ok(session)
     }
 
@@ -500,7 +521,12 @@ impl Follower {
     /// between, from where on.
     fn start(&self, end: Option<(u64, Option<u32>)>) -> Result<(u64, Option<u32>, Option<u64>)> {
         let held = self.hold.from().0;
-        let Some((mut end, mut crc)) = end else { return Ok((held, None, None)) };
+        let Some((mut end, mut crc)) = end else {
+            // A log that was begun because the one before was gone follows nothing that a backup may have.
+            let begins_anew =
+                held > 0 && self.log().segment_header(Lsn(held))?.is_some_and(|header| header.first);
+            return Ok((held, None, begins_anew.then_some(held)));
+        };
         if let Some((synced, synced_crc)) = self.synced.filter(|(synced, _)| *synced < end) {
             (end, crc) = (synced, synced_crc);
         }
@@ -523,6 +549,9 @@ impl Follower {
     }
 
     fn create(&self) -> Result<Tail> {
+        // Whoever has made the folder may not have come to this.
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.disk.sync_dir(parent.unwrap_or(Path::new(".")))?;
         let info = Info::new(&self.meta, &self.name, clock::unix_micros());
         self.disk.publish(&self.path.join(INFO), text_of(&info).as_bytes(), self.mode)?;
         let folder = Folder::open(&self.disk, &self.path, self.mode)?;
@@ -601,6 +630,7 @@ impl Session {
 
     fn begin_part(&mut self) -> Result<()> {
         assert!(self.walk.is_between(), "a part begins behind a record");
+        check_is_there(&*self.disk, &self.path)?;
         self.begin.first = self.walk.whole();
         self.begin.previous_crc = self.walk.whole_crc();
         self.part = Some(PartWriter::begin(&self.disk, &self.path, self.mode, &self.begin)?);
@@ -640,12 +670,12 @@ impl Session {
     }
 }
 
-/// Makes the folder, where its parent is there.
-fn make_folder(disk: &dyn Disk, path: &Path) -> Result<()> {
-    if disk.exists(path)? {
+/// Refuses a folder that had an archive and has none now.
+fn check_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if disk.exists(&path.join(INFO))? {
         return Ok(());
     }
-    disk.create_dir(path)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Ok(disk.sync_dir(parent.unwrap_or(Path::new(".")))?)
+    Err(Error::Backup(format!(
+        "{path:?} has the archive no more that was there: is its file system mounted? Where it is gone for good, open the database anew, which begins another one, and take a full backup"
+    )))
 }

@@ -3,6 +3,7 @@
 //! A *part* is a file with a run of the log within one segment: frames as those of a backup, the first of which says what it is, the last
 //! of which, where the part is complete, what is in it. Two short texts stand beside: whose archive it is, and how far it had come.
 
+use crate::backup::OpenTime;
 use crate::backup::format::{FrameKind, HEAD, Head, text_frame};
 use crate::backup::manifest::{hex, open_text, seal_text};
 use crate::meta::{FORMAT_VERSION, Life, Meta};
@@ -70,14 +71,6 @@ pub(super) struct Position {
     pub(super) backup_end: u64,
 }
 
-/// A time that the database was open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct OpenTime {
-    #[serde(with = "hex")]
-    pub(super) id: u64,
-    pub(super) from: u64,
-}
-
 /// What a part says of itself when it begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PartBegin {
@@ -98,8 +91,12 @@ pub(super) struct PartBegin {
 impl PartBegin {
     /// Whether the copy of the database that wrote this part was at `lsn` in that life.
     pub(super) fn has_lived(&self, id: u64, lsn: u64) -> bool {
-        let lives = self.lives.iter().map(|life| Life { id: life.id, from: Lsn(life.from) });
-        Life::was_lived(&lives.collect::<Vec<_>>(), id, Lsn(lsn))
+        Life::was_lived(&OpenTime::lives(&self.lives), id, Lsn(lsn))
+    }
+
+    /// The life that it was written in.
+    pub(super) fn life(&self) -> u64 {
+        self.lives.last().map_or(0, |life| life.id)
     }
 }
 

@@ -9,6 +9,8 @@
 //! 4. Every record in it was verified when it was copied, and follows the one before.
 //! 5. An archive is of one copy of one database. Whoever is another one is refused before he writes anything.
 //! 6. Whatever goes wrong with the folder is tried again, with pauses that grow, and the database goes on as if nothing was.
+//! 7. An archive that has gone from its folder (a file system that is not mounted any more) is not begun anew as long as the database is open:
+//!    log is kept for it, as 2 says. Where another one is begun at an opening, what it lacks is a gap, also where nobody knows what that is.
 //!
 //! # How
 //! A thread follows the log ([`follow`]). It adds what is durable to the *part* of the segment, a file of frames, and syncs it every
@@ -111,6 +113,8 @@ pub struct ArchiveReport {
 #[derive(Debug)]
 pub(crate) struct Status {
     destination: PathBuf,
+    /// Somebody has archived the database before: a folder without log of it is not the one that he has used.
+    was_archived: bool,
     inner: Mutex<Inner>,
     /// Tells that nobody follows the log any more.
     ended: Condvar,
@@ -136,10 +140,10 @@ struct Inner {
 }
 
 impl Status {
-    /// Of an archive that has the log up to `archived`, or is to have it from there on.
-    pub(crate) fn new(destination: &Path, archived: Lsn) -> Self {
-        let inner = Inner { began: clock::now(), archived: archived.0, ..Inner::default() };
-        Status { destination: destination.to_owned(), inner: Mutex::new(inner), ended: Condvar::new() }
+    /// Of an archive that has the log up to `archived`, or is to have it from there on, of a database that was archived before, or was not.
+    pub(crate) fn new(destination: &Path, archived: Lsn, was_archived: bool) -> Self {
+        let inner = Mutex::new(Inner { began: clock::now(), archived: archived.0, ..Inner::default() });
+        Status { destination: destination.to_owned(), was_archived, inner, ended: Condvar::new() }
     }
 
     fn end(&self) {

@@ -6,12 +6,14 @@
 //! 2. The target is the end of a record. Where it is a time, every commit up to then is below, and none that came more than 10 ms later.
 
 use super::folder::{Folder, Part};
-use super::format::PartEnd;
+use super::format::{PartBegin, PartEnd};
 use super::reader::{self, Reader, Said, Why};
-use crate::backup::Manifest;
 use crate::backup::set::time_text;
+use crate::backup::{Manifest, OpenTime};
 use crate::log::{BLOCK, Met, Note, Step};
+use crate::meta::Life;
 use crate::{Error, Result};
+use gannet_base::Lsn;
 use gannet_io::{Disk, ModeRequest};
 use std::fmt;
 use std::path::Path;
@@ -187,7 +189,7 @@ pub(super) fn make(
 ) -> Result<Plan> {
     let folder = Folder::open(disk, path, mode)?;
     let from = manifest.end_lsn;
-    let (parts, covering) = cover(&folder, manifest)?;
+    let (parts, covering) = cover(&folder, manifest, look)?;
     let mut search = Search {
         target,
         from,
@@ -211,10 +213,14 @@ pub(super) fn make(
         search.run(&folder, &parts, covering)?
     };
     let is_last = matches!(why, Why::Over(_));
-    let why = why.of_all(&folder, &parts, whole)?;
+    let why = why.of_all(&folder, &parts, whole, search.look)?;
     let reach = Reach { folder: &folder, manifest, whole, latest_unix_us: search.latest_unix_us, why: &why };
     let is_of_this_copy = |part: &Part| part.begin.has_lived(manifest.begin.life, from);
-    if whole >= from && !parts[covering..].iter().any(is_of_this_copy) {
+    // Nothing may have come into the log since the archive was written to, and the database have been opened again.
+    let lives = OpenTime::lives(&manifest.begin.lives);
+    let is_of_its_past = |part: &Part| Life::is_past(&lives, part.begin.life(), Lsn(whole));
+    let is_known = parts[covering..].iter().any(is_of_this_copy) || parts.last().is_some_and(is_of_its_past);
+    if whole >= from && !is_known {
         // Those that would tell may be the ones that are missing at the archive's end.
         return Err(Error::Backup(match &why {
             Why::Missing(to, what) if is_last => format!(
@@ -246,7 +252,7 @@ pub(super) fn missing(folder: &Folder, from: u64, to: u64, what: &str) -> String
 
 /// Names the parts that begin from `from` to `to` and cannot be read, where there are any.
 fn damaged(folder: &Folder, from: u64, to: u64) -> String {
-    let found = folder.not_begun(from, to).unwrap_or_default();
+    let found = folder.not_begun(from, to, &mut || Ok(())).unwrap_or_default();
     let names: Vec<_> = found.iter().take(POINTS_NAMED).map(|(_, path)| format!("{path:?}")).collect();
     if names.is_empty() {
         return String::new();
@@ -255,7 +261,11 @@ fn damaged(folder: &Folder, from: u64, to: u64) -> String {
 }
 
 /// The parts that may have the log behind the backup's end, and which of them that lies in.
-fn cover(folder: &Folder, manifest: &Manifest) -> Result<(Vec<Part>, usize)> {
+fn cover(
+    folder: &Folder,
+    manifest: &Manifest,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<(Vec<Part>, usize)> {
     let path = &folder.path;
     if folder.info.database_id != manifest.begin.database_id {
         return Err(Error::Backup(format!(
@@ -264,12 +274,18 @@ fn cover(folder: &Folder, manifest: &Manifest) -> Result<(Vec<Part>, usize)> {
         )));
     }
     let end = manifest.end_lsn;
-    let parts = folder.parts_from(end)?;
-    let before = parts.partition_point(|part| part.begin.first <= end);
+    let parts = folder.parts_from(end, look)?;
+    // What begins there behind a gap does not follow what the backup has.
+    let covers = |begin: &PartBegin| begin.first < end || begin.first == end && begin.gap_from.is_none();
+    let before = parts.partition_point(|part| covers(&part.begin));
     let Some(covering) = before.checked_sub(1) else {
         let begins = parts.first().map_or_else(
             || "it is empty".to_owned(),
-            |part| format!("it begins at lsn {}{}", part.begin.first, damaged(folder, 0, end)),
+            |part| {
+                let anew =
+                    if part.begin.gap_from.is_some() { ", with log that follows none of before" } else { "" };
+                format!("it begins at lsn {}{anew}{}", part.begin.first, damaged(folder, 0, end))
+            },
         );
         return Err(Error::Backup(format!(
             "the archive {path:?} does not have the log from the end of {manifest} on, which is lsn {end}: {begins}. Take a backup that ends \

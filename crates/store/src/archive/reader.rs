@@ -118,11 +118,12 @@ impl PartReader {
 
     /// Where log ends that whole frames behind the place hold where reading has ended, if there are any, and how many bytes of the file these are from
     /// the first one on.
-    fn log_behind(&mut self) -> Result<Option<(u64, u64)>> {
+    fn log_behind(&mut self, look: &mut dyn FnMut() -> Result<()>) -> Result<Option<(u64, u64)>> {
         let (broken, number) = (self.offset, self.number);
         let mut found: Option<(u64, u64)> = None;
         let mut at = broken + HEAD as u64;
         while at + HEAD as u64 <= self.len {
+            look()?;
             self.offset = at;
             self.file.read_at(Class::Maintenance, at, &mut self.buffer[..HEAD])?;
             at += HEAD as u64;
@@ -209,7 +210,13 @@ pub(super) enum Why {
 
 impl Why {
     /// What is so of all parts to the last one, read up to `whole`: where the archive had come farther, there is more that is missing.
-    pub(super) fn of_all(self, folder: &Folder, parts: &[Part], whole: u64) -> Result<Why> {
+    pub(super) fn of_all(
+        self,
+        folder: &Folder,
+        parts: &[Part],
+        whole: u64,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Why> {
         let position = folder.position;
         Ok(match self {
             Why::Over(broken) if position.lsn > whole => {
@@ -219,7 +226,7 @@ impl Why {
                 Why::Missing(position.lsn, format!("{last:?}: {what}, though it had been archived by {time}"))
             }
             Why::Over(Some(broken)) => {
-                match parts.last().map(|part| log_behind_end(folder, part)).transpose()?.flatten() {
+                match parts.last().map(|part| log_behind_end(folder, part, look)).transpose()?.flatten() {
                     Some((end, bytes)) if end > whole => {
                         let last = parts.last().map_or(&folder.path, |part| &part.path);
                         Why::Missing(
@@ -240,10 +247,16 @@ impl Why {
 
 /// What of a part is whole behind the place where its frames end to be. An archive is written in order, so its end has nothing behind it, but
 /// for what a crash of its machine may leave of what was not synced, until the server goes on with another part.
-fn log_behind_end(folder: &Folder, part: &Part) -> Result<Option<(u64, u64)>> {
+fn log_behind_end(
+    folder: &Folder,
+    part: &Part,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<(u64, u64)>> {
     let mut reader = PartReader::open(folder, part)?;
-    while reader.frame()?.is_ok() {}
-    reader.log_behind()
+    while reader.frame()?.is_ok() {
+        look()?;
+    }
+    reader.log_behind(look)
 }
 
 /// Where reading ended.

@@ -103,7 +103,8 @@ pub(crate) fn run(
     watch: &mut Watch<'_>,
 ) -> Result<ArchiveVerifyReport> {
     let folder = Folder::open(engine.disk(), path, mode)?;
-    let parts = folder.parts_from(0)?;
+    watch.job().phase("looks for its parts", Unit::Bytes, 0);
+    let parts = folder.parts_from(0, &mut || watch.look())?;
     let _memory = engine.memory(Purpose::Io, reader::memory(folder.info.segment_size))?;
     let bytes = parts.iter().map(|part| part.bytes).sum();
     watch.job().phase("verifies the archive", Unit::Bytes, bytes);
@@ -116,7 +117,8 @@ pub(crate) fn run(
     };
     let mut verifier = Verifier { report, watch, done: 0, permit: None };
     if parts.is_empty()
-        && let Why::Missing(to, what) = Why::Over(None).of_all(&folder, &parts, 0)?
+        && let Why::Missing(to, what) =
+            Why::Over(None).of_all(&folder, &parts, 0, &mut || verifier.watch.look())?
     {
         return Err(Error::Backup(plan::missing(&folder, 0, to, &what)));
     }
@@ -126,7 +128,7 @@ pub(crate) fn run(
         let ended = reader::read(&folder, &parts, from, &mut verifier)?;
         verifier.report.to = ended.whole;
         whole.push(parts[from].begin.first..=ended.whole);
-        match ended.why.of_all(&folder, &parts, ended.whole)? {
+        match ended.why.of_all(&folder, &parts, ended.whole, &mut || verifier.look())? {
             Why::Over(_) | Why::Told => break,
             Why::Gap(to) => {
                 verifier.report.gaps.push(ArchiveGap { from: ended.whole, to });
@@ -138,9 +140,9 @@ pub(crate) fn run(
             }
         }
     }
-    let mut report = verifier.report;
+    let Verifier { mut report, watch, .. } = verifier;
     whole.extend(report.gaps.iter().map(|gap| gap.from..=gap.to));
-    refuse_damaged(&folder, &parts, &whole)?;
+    refuse_damaged(&folder, &parts, &whole, &mut || watch.look())?;
     if folder.position.lsn <= report.to {
         report.until_unix_us = report.until_unix_us.max(folder.position.unix_us);
     }
@@ -148,8 +150,13 @@ pub(crate) fn run(
 }
 
 /// Finds parts whose first frame is not whole, and whose log no others have.
-fn refuse_damaged(folder: &Folder, parts: &[Part], whole: &[RangeInclusive<u64>]) -> Result<()> {
-    for (first, _) in folder.not_begun(0, u64::MAX)? {
+fn refuse_damaged(
+    folder: &Folder,
+    parts: &[Part],
+    whole: &[RangeInclusive<u64>],
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    for (first, _) in folder.not_begun(0, u64::MAX, look)? {
         if parts.is_empty() || whole.iter().any(|range| range.contains(&first)) {
             continue;
         }
@@ -179,7 +186,7 @@ pub(crate) fn prune(
         )));
     }
     let mut removed = 0;
-    let parts = folder.parts_from(u64::MAX)?;
+    let parts = folder.parts_from(u64::MAX, before)?;
     let Some(last) = parts.last().map(|part| &part.begin) else { return Ok(0) };
     let life = last.lives.last().map_or(0, |life| life.id);
     if !Life::is_past(&meta.lives, life, Lsn(last.first)) {

@@ -125,11 +125,12 @@ impl<'c> LogCopy<'c> {
         let wanted = || self.copy.check_wanted().and_then(|()| self.check_lag());
         let slot = self.copy.sink.log_slot(&wanted)?;
         let mut bytes = AlignedBuffer::zeroed(len);
-        self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes)?;
-        // Read first, looked at afterwards: its file may be another segment's by now.
+        let read = self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes);
+        // Read first, looked at afterwards: its file may be another segment's by now, or gone.
         if !self.hold.is_kept() {
             return self.check_lag();
         }
+        read?;
         self.copy.job.count_read(len as u64);
         if end < to {
             bytes[(end.max(from) - from) as usize..].fill(0);

@@ -5,7 +5,7 @@
 
 use super::format::HEAD;
 use crate::engine::CreateOptions;
-use crate::meta::{FORMAT_VERSION, Meta};
+use crate::meta::{FORMAT_VERSION, Life, Meta};
 use crate::space::{self, EXTENT_PAGES};
 use crate::{Error, Result};
 use gannet_base::{Lsn, PageId, checksum};
@@ -37,6 +37,9 @@ pub struct Begin {
     /// The time that the database was open: random, another one each time.
     #[serde(with = "hex")]
     pub life: u64,
+    /// The times that it had been open, as far as they are known, that one as the newest. None where an earlier release made it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lives: Vec<OpenTime>,
     /// Format version of the database.
     pub format_version: u32,
     /// Bytes of a page.
@@ -55,6 +58,26 @@ pub struct Begin {
     pub started_unix_us: u64,
     /// The database's file name, for people.
     pub name: String,
+}
+
+/// A time that a database was open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenTime {
+    /// Its number: random.
+    #[serde(with = "hex")]
+    pub id: u64,
+    /// Where the log was when it began.
+    pub from: u64,
+}
+
+impl OpenTime {
+    pub(crate) fn of(lives: &[Life]) -> Vec<OpenTime> {
+        lives.iter().map(|life| OpenTime { id: life.id, from: life.from.0 }).collect()
+    }
+
+    pub(crate) fn lives(times: &[OpenTime]) -> Vec<Life> {
+        times.iter().map(|time| Life { id: time.id, from: Lsn(time.from) }).collect()
+    }
 }
 
 /// The backup that another one adds to.

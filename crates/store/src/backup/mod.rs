@@ -31,6 +31,7 @@ mod pages;
 mod place;
 mod receive;
 pub(crate) mod restore;
+mod segments;
 pub(crate) mod set;
 pub(crate) mod sink;
 mod source;
@@ -59,7 +60,7 @@ use gannet_io::ModeRequest;
 pub use lineage::Lineage;
 use log::{LogCopy, Touched};
 use manifest::BACKUP_VERSION;
-pub use manifest::{Begin, Manifest, Parent};
+pub use manifest::{Begin, Manifest, OpenTime, Parent};
 use pages::Candidates;
 pub use place::BackupPlace;
 pub(crate) use receive::run as receive;
@@ -213,6 +214,7 @@ fn run(
         parent: since.as_ref().map(Manifest::as_parent),
         database_id: meta.database_id,
         life: meta.lives.last().map_or(0, |life| life.id),
+        lives: OpenTime::of(&meta.lives),
         format_version: FORMAT_VERSION,
         page_size: core.page_size as u32,
         segment_size: meta.segment_size,

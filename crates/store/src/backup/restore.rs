@@ -20,13 +20,14 @@
 
 use super::format::{Codec, FrameKind, HEAD, STORED_MAX};
 use super::manifest::{Begin, Manifest, PAGES_MAX};
+use super::segments::Segments;
 use super::source::{Feed, Frame, Item, Source};
 use crate::archive::{Added, Extension, Place, Plan};
 use crate::block::{Block, FileRange};
 use crate::database::{Attempt, Database, replay, wal_limit};
 use crate::engine::{Engine, OpenOptions};
 use crate::jobs::{Crew, Stop, Unit, Watch, Worker, run_crew};
-use crate::log::{BLOCK, segment_path};
+use crate::log::BLOCK;
 use crate::mutation::{Mutation, planted};
 use crate::page::{self, Verdict};
 use crate::page_set::PageSet;
@@ -37,7 +38,6 @@ use gannet_base::memory::Purpose;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::units::format_size;
 use gannet_io::{AlignedBuffer, Class, Direction, Disk, Durability, File};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -97,7 +97,7 @@ struct State {
     is_newest: bool,
     /// What the newest backup says of itself.
     newest: Option<Manifest>,
-    segments: BTreeMap<u64, Arc<dyn File>>,
+    segments: Segments,
     /// Behind the last byte of log that is there, in whole blocks.
     log_end: u64,
 }
@@ -304,7 +304,7 @@ fn write_all(
         begin: None,
         is_newest: false,
         newest: None,
-        segments: BTreeMap::new(),
+        segments: Segments::new(engine.disk(), folder.to_owned(), open.mode),
         log_end: 0,
     };
     let restore = Arc::new(Restore {
@@ -423,9 +423,7 @@ impl Restore {
         state.is_newest = is_first || !state.feed.is_backwards();
         if state.is_newest {
             // The log of an older backup is of no use to a newer one.
-            for number in std::mem::take(&mut state.segments).into_keys() {
-                self.disk.remove(&self.segment_path(number))?;
-            }
+            state.segments.clear()?;
             state.log_end = 0;
             if !is_first {
                 self.forget_maps(&begin)?;
@@ -485,10 +483,6 @@ impl Restore {
         Ok(())
     }
 
-    fn segment_path(&self, number: u64) -> PathBuf {
-        segment_path(&self.folder, number)
-    }
-
     /// Writes a part of the log to its place: parts of the segment before the backup's start, or what follows the part before. So whoever forges a
     /// stream makes no files that have nothing in them.
     fn log(&self, state: &mut State, frame: &Frame, buffer: &[u8]) -> Result<()> {
@@ -507,22 +501,11 @@ impl Restore {
             return Err(frame.damaged("a piece of the log lies in no segment"));
         }
         state.log_end = state.log_end.max(head.first + content.len() as u64);
-        let file = self.segment(state, number, size)?;
+        let file = state.segments.file(number, size)?;
         let mut buffer = AlignedBuffer::zeroed(content.len());
         buffer.copy_from_slice(content);
         self.job.count_written(buffer.len() as u64);
         Ok(file.write_at(Class::Maintenance, offset, &buffer, Durability::Cached)?)
-    }
-
-    fn segment(&self, state: &mut State, number: u64, size: u64) -> Result<Arc<dyn File>> {
-        if let Some(file) = state.segments.get(&number) {
-            return Ok(Arc::clone(file));
-        }
-        let options = gannet_io::OpenOptions::create_new().mode(self.open.mode);
-        let file = self.disk.open(&self.segment_path(number), &options)?;
-        file.allocate(0, size)?;
-        state.segments.insert(number, Arc::clone(&file));
-        Ok(file)
     }
 
     /// What the newest backup says of itself, and where its log ends.
@@ -581,12 +564,9 @@ impl Restore {
         let size = manifest.begin.segment_size;
         if end.end.is_multiple_of(size) {
             // Behind a segment that is complete there is always another one.
-            self.segment(&mut state, end.end / size, size)?;
+            state.segments.file(end.end / size, size)?;
         }
-        for file in state.segments.values() {
-            file.sync(Class::Maintenance)?;
-        }
-        self.disk.sync_dir(&self.folder)?;
+        state.segments.sync()?;
         let len = end.pages * u64::from(manifest.begin.page_size);
         self.grow(len)?;
         self.data.set_len(len)?;
@@ -666,17 +646,13 @@ impl LogPlace<'_> {
         self.applied.pages += found.pages;
         self.applied.changes += found.changes;
         // The end of the segment before says what is open where redo begins.
-        let needed = self.state.segments.split_off(&(next / begin.segment_size - 1));
-        for number in std::mem::replace(&mut self.state.segments, needed).into_keys() {
-            restore.disk.remove(&restore.segment_path(number))?;
-        }
-        Ok(())
+        self.state.segments.remove_before(next / begin.segment_size - 1)
     }
 }
 
 impl Place for LogPlace<'_> {
     fn segment(&mut self, number: u64) -> Result<Arc<dyn File>> {
-        self.restore.segment(self.state, number, self.manifest.begin.segment_size)
+        self.state.segments.file(number, self.manifest.begin.segment_size)
     }
 
     fn written(&mut self, at: u64, added: &Added, watch: &mut Watch<'_>) -> Result<u64> {

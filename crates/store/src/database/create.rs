@@ -100,8 +100,19 @@ impl Database {
         // The header is written last: until then the file is marked as no database yet.
         let (begun, report) = (clock::now(), RestartReport::default());
         let unarchived = open.archive.as_ref().map(|_| log.hold_from(meta.redo_from));
-        let opened =
-            Opened { file, ring, meta, log, recovery: None, begun, report, lock, log_room, unarchived };
+        let opened = Opened {
+            file,
+            ring,
+            meta,
+            log,
+            recovery: None,
+            begun,
+            report,
+            lock,
+            log_room,
+            unarchived,
+            was_archived: false,
+        };
         let database = Self::assemble(engine, path, open, opened, true)?;
         attempt.done = true;
         Ok(database)

@@ -73,6 +73,8 @@ pub(super) struct Opened {
     pub(super) log_room: Room,
     /// What of the log was not archived yet.
     pub(super) unarchived: Option<LogHold>,
+    /// Somebody has archived it before.
+    pub(super) was_archived: bool,
 }
 
 /// What becomes part of [`Shared`] as it is.
@@ -180,9 +182,20 @@ impl Database {
             };
             let report = RestartReport { crashed, lost: recovery.lost.clone(), ..RestartReport::default() };
             let (ring, recovery) = (None, Some(recovery));
-            let unarchived = None;
-            let opened =
-                Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived };
+            let (unarchived, was_archived) = (None, false);
+            let opened = Opened {
+                file,
+                ring,
+                meta,
+                log,
+                recovery,
+                begun,
+                report,
+                lock,
+                log_room,
+                unarchived,
+                was_archived,
+            };
             return Self::assemble(engine, path, options, opened, false);
         }
         // From here on it is written to.
@@ -199,6 +212,7 @@ impl Database {
         let newest = recovery.as_ref().map_or(0, |r| r.incarnation);
         meta.incarnation = meta.incarnation.max(newest) + u32::from(!planted(Mutation::IncarnationKept));
         meta.clean = false;
+        let was_archived = meta.archived;
         meta.archived |= archive.is_some();
         meta.log_crc = None;
         meta.begin_life(recovery.as_ref().map_or(meta.log_end, |recovery| recovery.end));
@@ -224,7 +238,19 @@ impl Database {
             damaged_pages: healed.unreadable,
             ..RestartReport::default()
         };
-        let opened = Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived };
+        let opened = Opened {
+            file,
+            ring,
+            meta,
+            log,
+            recovery,
+            begun,
+            report,
+            lock,
+            log_room,
+            unarchived,
+            was_archived,
+        };
         Self::assemble(engine, path, options, opened, false)
     }
 
@@ -285,7 +311,19 @@ impl Database {
         opened: Opened,
         new: bool,
     ) -> Result<Self> {
-        let Opened { file, ring, meta, log, recovery, begun, report, lock, log_room, unarchived } = opened;
+        let Opened {
+            file,
+            ring,
+            meta,
+            log,
+            recovery,
+            begun,
+            report,
+            lock,
+            log_room,
+            unarchived,
+            was_archived,
+        } = opened;
         let disk = engine.disk();
         let pool = engine.pool(meta.page_size)?;
         let queues = (0..READ_QUEUES + BACKGROUND_QUEUES)
@@ -348,7 +386,9 @@ impl Database {
         let hot_pages = HotPages::new(disk, in_folder(HOT), options.mode);
         let holders = Holders::new(options.snapshot_limit);
         let archive = options.archive.as_deref().zip(unarchived.as_ref());
-        let archive = archive.map(|(folder, hold)| Arc::new(archive::Status::new(folder, hold.from())));
+        let status =
+            |(folder, hold): (&Path, &LogHold)| archive::Status::new(folder, hold.from(), was_archived);
+        let archive = archive.map(|of| Arc::new(status(of)));
         let parts = Parts { restart, hot_pages, changes, attachment, holders, archive };
         let shared = Self::share(engine, &core, &meta, &writer, aftermath.highest_txn, parts)?;
         let mut database = Database {
