@@ -555,14 +555,17 @@ fn an_archive_that_begins_with_a_new_log_is_not_put_behind_a_backup_from_before(
 #[test]
 fn the_name_of_the_folder_is_durable_before_what_is_in_it_counts() {
     let disk = SimDisk::new(32);
-    disk.create_dir(Path::new("backups")).unwrap();
+    disk.create_dir(Path::new("place")).unwrap();
+    disk.sync_dir(Path::new(".")).unwrap();
     // Nobody has synced its parent.
-    disk.create_dir(Path::new(ARCHIVE)).unwrap();
-    let db = create_as(&disk, FILE, &options()).unwrap();
+    let folder = Path::new("place/archive");
+    disk.create_dir(folder).unwrap();
+    let options = OpenOptions { archive: Some(folder.to_owned()), ..options() };
+    let db = create_as(&disk, FILE, &options).unwrap();
     put(&db, 0..100);
     await_archived(&db);
     let after = disk.crash_image_with(CrashPolicy::KeepNone, 1);
-    assert!(after.exists(&Path::new(ARCHIVE).join("archive.info")).unwrap());
+    assert!(after.exists(&folder.join("archive.info")).unwrap());
 }
 
 /// A database whose archive has a gap, and how much was there before; it was backed up before.

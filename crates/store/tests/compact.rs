@@ -183,7 +183,10 @@ fn what_cannot_be_read_is_named_and_stays_and_the_rest_is_compacted() {
     let db = open(&disk, FILE);
     let report = db.compact().unwrap();
     assert!(report.file_bytes < before && report.pages_moved > 100, "{report:?}");
-    assert!(!report.unreadable.is_empty(), "{report:?}");
+    // Two of three leaves are too many, before the first one that is damaged and behind the last one. (Some of these are free already.)
+    assert!(report.pages_merged as usize > leaves.len() / 3, "{} leaves, {report:?}", leaves.len());
+    let damaged = leaves[leaves.len() / 2..].iter().step_by(60).count();
+    assert!(damaged > 3 && report.unreadable.len() > damaged / 2, "{damaged}, {report:?}");
     assert!(report.unreadable.iter().all(|what| what.contains("page ")), "{report:?}");
     assert!(report.held.iter().any(|held| held.what.contains("cannot be read")), "{report:?}");
     // What is damaged is so still, and nothing else.

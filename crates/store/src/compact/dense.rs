@@ -236,12 +236,12 @@ impl Compaction {
                 step = tree.make_dense(&at, level, density, ring)?;
             }
         }
-        Ok(self.came_to(at, step))
+        self.came_to(at, step)
     }
 
     /// Where to go on behind a step at `at`, if there is more.
-    fn came_to(&self, at: Vec<u8>, step: Dense) -> Option<Vec<u8>> {
-        match step {
+    fn came_to(&self, at: Vec<u8>, step: Dense) -> Result<Option<Vec<u8>>> {
+        Ok(match step {
             Dense::Merged(left) => {
                 self.bring_home_soon(left);
                 self.counters.merged.fetch_add(1, Ordering::Relaxed);
@@ -261,8 +261,14 @@ impl Compaction {
                 self.job.advance(1);
                 Some(next)
             }
+            // Everything else is compacted all the same.
+            Dense::Unreadable(error, next) => {
+                self.pass_over(error)?;
+                self.job.advance(1);
+                Some(next)
+            }
             Dense::End => None,
-        }
+        })
     }
 
     /// Whether a rollback may make an entry of the leaf longer again: it was promised room as the leaf is (`reserve_for_rollback`).

@@ -30,6 +30,8 @@ pub(crate) enum Dense {
     Passed(Vec<u8>),
     /// The right one, which begins at this key, or the left one is not to be touched now.
     Busy(Vec<u8>),
+    /// The left one or the right one cannot be read, and why; the next step begins at this key.
+    Unreadable(Error, Vec<u8>),
     /// There is no further node.
     End,
 }
@@ -79,14 +81,36 @@ impl<'c> BTree<'c> {
         let mut next = Vec::new();
         node.copy_key(slot + 1, &mut next);
         let right_id = node.child(slot + 1);
-        let left = pool.exclusive_by(volume, left_id, access)?;
-        if is_full(density.used(self.is_node(&left, left_id)?), density.limit) {
+        let child = |id: PageId| {
+            let page = pool.exclusive_by(volume, id, access)?;
+            match self.is_node(&page, id).map(drop) {
+                Ok(()) => Ok(page),
+                Err(error) => {
+                    page.release_unchanged();
+                    Err(error)
+                }
+            }
+        };
+        let left = match child(left_id) {
+            Err(error) if error.is_unreadable() => {
+                parent.release_unchanged();
+                return Ok(Dense::Unreadable(error, next));
+            }
+            page => page?,
+        };
+        if is_full(density.used(NodeRef::new(&left)), density.limit) {
             left.release_unchanged();
             parent.release_unchanged();
             return Ok(Dense::Passed(next));
         }
-        let right = pool.exclusive_by(volume, right_id, access)?;
-        self.is_node(&right, right_id)?;
+        let right = match child(right_id) {
+            Err(error) if error.is_unreadable() => {
+                left.release_unchanged();
+                parent.release_unchanged();
+                return Ok(Dense::Unreadable(error, next));
+            }
+            page => page?,
+        };
         if let Some(horizon) = density.horizon {
             for page in [&left, &right] {
                 if !(density.may)(NodeRef::new(page)) {
