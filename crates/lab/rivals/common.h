@@ -102,8 +102,17 @@ static uint64_t now_ns(void) {
 #define STEP_BITS 6
 #define STEPS (1u << STEP_BITS)
 #define BUCKETS (STEPS * 40)
-static atomic_ullong buckets[BUCKETS];
-static atomic_ullong operations, sum_ns, max_ns;
+
+/* What a thread has recorded. Nobody else writes there, so that no thread waits for another one's counting; it is atomic as a life that dies is
+ * looked at while its threads are at work. They are merged when they are printed, as the Rust driver does it. */
+struct histogram {
+    atomic_ullong buckets[BUCKETS], sum_ns, max_ns;
+    struct histogram *next;
+};
+static _Atomic(struct histogram *) histograms;
+static _Thread_local struct histogram *own;
+
+static atomic_ullong operations; /* of all threads, as the Rust driver counts them */
 static atomic_int phase; /* 0 warming up, 1 measuring, 2 ended */
 
 static unsigned bucket_of(uint64_t ns) {
@@ -119,37 +128,65 @@ static uint64_t upper_ns(unsigned bucket) {
     return (((uint64_t)(bucket % STEPS) + STEPS + 1) << (bucket / STEPS - 1)) - 1;
 }
 
+static uint64_t get_relaxed(atomic_ullong *place) { return atomic_load_explicit(place, memory_order_relaxed); }
+static void set_relaxed(atomic_ullong *place, uint64_t value) { atomic_store_explicit(place, value, memory_order_relaxed); }
+
 /* Adds an operation that took so long. */
 static void record(uint64_t ns) {
-    buckets[bucket_of(ns)]++;
-    sum_ns += ns;
-    unsigned long long longest = max_ns;
-    while (ns > longest && !atomic_compare_exchange_weak(&max_ns, &longest, ns)) continue;
-    operations++;
+    if (!own) {
+        own = calloc(1, sizeof *own);
+        if (!own) fail("memory", "there is not enough");
+        own->next = histograms;
+        while (!atomic_compare_exchange_weak(&histograms, &own->next, own)) continue;
+    }
+    atomic_ullong *bucket = &own->buckets[bucket_of(ns)];
+    set_relaxed(bucket, get_relaxed(bucket) + 1);
+    set_relaxed(&own->sum_ns, get_relaxed(&own->sum_ns) + ns);
+    if (ns > get_relaxed(&own->max_ns)) set_relaxed(&own->max_ns, ns);
+    atomic_fetch_add_explicit(&operations, 1, memory_order_relaxed);
 }
 
-static double quantile_us(double share) {
-    uint64_t count = 0, seen = 0;
-    for (unsigned i = 0; i < BUCKETS; i++) count += buckets[i];
-    double exact = (double)count * share;
+/* What all threads have recorded together. */
+struct merged {
+    uint64_t buckets[BUCKETS], count, sum_ns, max_ns;
+};
+
+static void merge(struct merged *all) {
+    memset(all, 0, sizeof *all);
+    for (struct histogram *one = histograms; one; one = one->next) {
+        for (unsigned i = 0; i < BUCKETS; i++) {
+            uint64_t times = get_relaxed(&one->buckets[i]);
+            all->buckets[i] += times;
+            all->count += times;
+        }
+        all->sum_ns += get_relaxed(&one->sum_ns);
+        uint64_t longest = get_relaxed(&one->max_ns);
+        if (longest > all->max_ns) all->max_ns = longest;
+    }
+}
+
+static double quantile_us(const struct merged *all, double share) {
+    uint64_t seen = 0;
+    double exact = (double)all->count * share;
     uint64_t wanted = (uint64_t)exact;
     if ((double)wanted < exact || !wanted) wanted++;
     for (unsigned i = 0; i < BUCKETS; i++)
-        if ((seen += buckets[i]) >= wanted) return (double)(upper_ns(i) < max_ns ? upper_ns(i) : max_ns) / 1000.0;
+        if ((seen += all->buckets[i]) >= wanted)
+            return (double)(upper_ns(i) < all->max_ns ? upper_ns(i) : all->max_ns) / 1000.0;
     return 0;
 }
 
 /* Percentiles, mean and all buckets as [upper bound in microseconds, operations]; all that has been recorded is there once nobody records any more. */
 static void print_latency(void) {
-    uint64_t count = 0;
-    for (unsigned i = 0; i < BUCKETS; i++) count += buckets[i];
+    static struct merged all;
+    merge(&all);
     printf("{\"count\":%llu,\"mean\":%.3f,\"p50\":%.3f,\"p95\":%.3f,\"p99\":%.3f,\"p999\":%.3f,\"max\":%.3f,\"buckets\":[",
-           (unsigned long long)count, count ? (double)sum_ns / (double)count / 1000.0 : 0.0, quantile_us(0.5), quantile_us(0.95),
-           quantile_us(0.99), quantile_us(0.999), (double)max_ns / 1000.0);
+           (unsigned long long)all.count, all.count ? (double)all.sum_ns / (double)all.count / 1000.0 : 0.0, quantile_us(&all, 0.5),
+           quantile_us(&all, 0.95), quantile_us(&all, 0.99), quantile_us(&all, 0.999), (double)all.max_ns / 1000.0);
     const char *between = "";
     for (unsigned i = 0; i < BUCKETS; i++)
-        if (buckets[i]) {
-            printf("%s[%.3f,%llu]", between, (double)upper_ns(i) / 1000.0, (unsigned long long)buckets[i]);
+        if (all.buckets[i]) {
+            printf("%s[%.3f,%llu]", between, (double)upper_ns(i) / 1000.0, (unsigned long long)all.buckets[i]);
             between = ",";
         }
     printf("]}");

@@ -84,7 +84,7 @@ impl From<f64> for Bound {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// Where it goes.
+    /// Where it goes; it is broken where there is no number.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -357,7 +357,7 @@ impl Figure {
             entries.push((Key::Limit, name));
         }
         if self.has_bounds() {
-            entries.push((Key::AtLeast, "had to be ended then"));
+            entries.push((Key::AtLeast, "at least: ended then"));
         }
         let (mut x, mut row) = (LEFT, 0);
         for (key, text) in entries {
@@ -440,17 +440,23 @@ impl Figure {
         }
         draw_x_title(out, x_title);
         for (index, line) in lines.iter().enumerate() {
-            let mut path = String::new();
-            for (at, value) in line.points.iter().filter(|point| point.1.is_finite()) {
-                let _ = write!(path, "{:.1},{:.1} ", x.at(*at), y.at(*value));
+            // Where there is no value the line is broken: what lies on both sides of it says nothing of what was between.
+            for part in line.points.split(|point| !point.1.is_finite()).filter(|part| !part.is_empty()) {
+                let place = |(at, value): &(f64, f64)| format!("{:.1},{:.1}", x.at(*at), y.at(*value));
+                let mut path: Vec<String> = part.iter().map(place).collect();
+                if let [alone] = &*path {
+                    // A line of no length is seen by its round ends.
+                    path.push(alone.clone());
+                }
+                let _ = write!(
+                    out,
+                    "<polyline fill=\"none\" {} stroke-width=\"2\" stroke-linejoin=\"round\"{} points=\"{}\"><title>{}</title></polyline>",
+                    stroke(index),
+                    if part.len() == 1 { " stroke-linecap=\"round\"" } else { "" },
+                    path.join(" "),
+                    escaped(&line.name)
+                );
             }
-            let _ = write!(
-                out,
-                "<polyline fill=\"none\" {} stroke-width=\"2\" stroke-linejoin=\"round\" points=\"{}\"><title>{}</title></polyline>",
-                stroke(index),
-                path.trim_end(),
-                escaped(&line.name)
-            );
         }
     }
 
@@ -534,6 +540,7 @@ impl Figure {
                 for (line, (x, y)) in
                     lines.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)))
                 {
+                    let y = if y.is_finite() { y.to_string() } else { String::new() };
                     let _ = writeln!(out, "{},{x},{y}", quoted(&line.name));
                 }
             }
@@ -708,6 +715,24 @@ mod tests {
         // The ninth and the tenth, each with its entry in the legend.
         assert_eq!(figure.svg().matches("stroke-dasharray=\"7 4\"").count(), 4);
         assert!((0..COLOURS).all(|colour| STYLE.matches(&format!("--c{colour}:")).count() == 2));
+    }
+
+    #[test]
+    fn a_line_is_broken_where_there_is_no_value() {
+        let values = [1.0, 2.0, f64::NAN, 3.0, f64::NAN, f64::NAN, 4.0, 5.0];
+        let points = values.iter().enumerate().map(|(at, &value)| (at as f64, value)).collect();
+        let lines = vec![Line { name: "one".to_owned(), points }];
+        let kind = Kind::Lines { x: "seconds".to_owned(), lines };
+        let figure = Figure { id: "l".to_owned(), title: "t".to_owned(), y: "y".to_owned(), kind };
+        let svg = figure.svg();
+        let paths: Vec<usize> = svg
+            .split(" points=\"")
+            .skip(1)
+            .filter_map(|rest| Some(rest.split('"').next()?.split(' ').count()))
+            .collect();
+        // What stands alone is a dot.
+        assert_eq!((paths, svg.matches("stroke-linecap").count()), (vec![2, 2, 2], 1), "{svg}");
+        assert!(figure.csv().contains("\"one\",2,\n\"one\",3,3\n"), "{}", figure.csv());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use gannet_lab::servers::DATABASE;
 use gannet_lab::sides::{Options, POSTGRESQL, Server, Side};
 use gannet_lab::throttle::{self, Throttle};
 use gannet_lab::tpcc::connection::Connect;
-use gannet_lab::tpcc::run::{Outcome, Plan, run};
+use gannet_lab::tpcc::run::{Outcome, Plan, SampleLatencies, run};
 use gannet_lab::tpcc::{Size, check, load, whole};
 use lexopt::prelude::*;
 use serde_json::{Value, json};
@@ -383,13 +383,14 @@ fn sampled(
     })?;
     let device = disk.counters().zip(first).map(|(now, first)| now.since(first));
     let samples = outcome.samples.iter().zip(seen).map(|(sample, seen)| {
+        let of = |figure: fn(SampleLatencies) -> f64| json!(sample.latencies.map(figure));
         let mut row = vec![
             json!(sample.at.as_secs_f64()),
             json!(sample.transactions),
-            json!(sample.p50_ms),
-            json!(sample.p95_ms),
-            json!(sample.p99_ms),
-            json!(sample.longest_ms),
+            of(|latencies| latencies.p50_ms),
+            of(|latencies| latencies.p95_ms),
+            of(|latencies| latencies.p99_ms),
+            of(|latencies| latencies.longest_ms),
         ];
         row.extend(seen);
         row

@@ -57,7 +57,7 @@ HOW
     --seed N             seed of random numbers [1]
 
 WHAT COMES OF IT
-    --write FILE         settings for `gannet serve --config FILE`
+    --write FILE         settings for `gannet serve --config FILE`; what was not decided stands there as a comment
     --to FOLDER          a report with curves: report.html, summary.md, figures, tune.json
     --json               everything on standard output, as JSON
     --work FOLDER        where the copies go, which is to be on the database's device [DB.tune]

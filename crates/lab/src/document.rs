@@ -92,7 +92,8 @@ impl Document {
 
     /// As Markdown. Figures are files in the folder `figures` beside it.
     pub fn markdown(&self) -> String {
-        let cell = |text: &String| text.replace('|', "\\|");
+        // A row is one line.
+        let cell = |text: &String| text.replace('|', "\\|").lines().collect::<Vec<_>>().join(" ");
         let row =
             |cells: &[String]| format!("| {} |\n", cells.iter().map(cell).collect::<Vec<_>>().join(" | "));
         let mut out = format!("# {}\n", self.title);
@@ -162,7 +163,10 @@ mod tests {
             parts: vec![
                 Part::Heading("Head".to_owned()),
                 Part::Text("a < b & c".to_owned()),
-                Part::Table(vec!["x|y".to_owned()], vec![vec!["<1>".to_owned()]]),
+                Part::Table(
+                    vec!["x|y".to_owned()],
+                    vec![vec!["<1>".to_owned()], vec!["a\nb\r\n|c".to_owned()]],
+                ),
                 Part::Commands(vec!["echo 1 > x".to_owned()]),
                 Part::Figure(figure),
             ],
@@ -175,6 +179,9 @@ mod tests {
             assert!(!others.contains(asks), "{asks}");
         }
         let markdown = document.markdown();
-        assert!(markdown.contains("| x\\|y |\n|---|\n| <1> |") && markdown.contains("(figures/one.csv)"));
+        assert!(
+            markdown.contains("| x\\|y |\n|---|\n| <1> |\n| a b \\|c |\n")
+                && markdown.contains("(figures/one.csv)")
+        );
     }
 }

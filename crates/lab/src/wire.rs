@@ -37,13 +37,25 @@ struct WireConnection {
     prepared: Vec<Prepared>,
 }
 
+/// The server is gone, or says that it goes (57P01): no failure of whoever has ended it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Gone(pub String);
+
 /// An error as a workload sees it.
 fn judged(failure: Failure) -> anyhow::Error {
     match failure {
+        Failure::Server(report) if report.state == "57P01" => {
+            Gone(format!("{}: {}", report.state, report.message)).into()
+        }
         Failure::Server(report) if ["40001", "40P01"].contains(&&*report.state) => {
             Conflict(report.message).into()
         }
         Failure::Server(report) => anyhow!("{}: {}", report.state, report.message),
+        // What the protocol does not allow is no end of a connection.
+        Failure::Connection(error) if error.kind() != io::ErrorKind::InvalidData => {
+            Gone(error.to_string()).into()
+        }
         Failure::Receiver(error) | Failure::Connection(error) => error.into(),
     }
 }
@@ -251,6 +263,22 @@ mod tests {
         for cut in [&[0, 1, 0][..], &[0, 1, 0, 0, 0, 0, 0, 0]] {
             assert!(read(Type::Numeric.oid(), Some(cut)).is_err());
         }
+    }
+
+    #[test]
+    fn only_a_lost_connection_and_a_shutdown_say_that_the_server_is_gone() {
+        let of = |state: &str| {
+            let report = frontend::Report { state: state.to_owned(), ..frontend::Report::default() };
+            judged(Failure::Server(Box::new(report)))
+        };
+        let lost = |kind| judged(Failure::Connection(io::Error::new(kind, "x")));
+        assert!(of("57P01").is::<Gone>() && lost(io::ErrorKind::ConnectionReset).is::<Gone>());
+        assert!(lost(io::ErrorKind::UnexpectedEof).is::<Gone>());
+        assert!(of("40001").is::<Conflict>());
+        for real in [of("53200"), of("57014"), lost(io::ErrorKind::InvalidData)] {
+            assert!(!real.is::<Gone>(), "{real}");
+        }
+        assert!(!judged(Failure::Receiver(invalid("x".to_owned()))).is::<Gone>());
     }
 
     #[test]

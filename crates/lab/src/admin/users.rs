@@ -113,18 +113,19 @@ impl Users<'_> {
 }
 
 fn figures(outcome: &Outcome, rate: Option<f64>) -> Value {
-    let mut all = Histogram::default();
-    outcome.latencies.iter().for_each(|latency| all.merge(latency));
+    let all = outcome.all_latencies();
     let millis = |share: f64| all.quantile_us(share) / 1e3;
     json!({
         "rate": rate,
         "seconds": outcome.elapsed.as_secs_f64(),
+        "offered": outcome.offered(),
+        "unserved": outcome.unserved.as_ref().map(Histogram::count),
         "new_orders_per_minute": outcome.new_orders_per_minute(),
         "p50_ms": millis(0.5), "p95_ms": millis(0.95), "p99_ms": millis(0.99), "longest_ms": all.max_us() / 1e3,
         "latency_buckets_us": all.buckets_json(),
         "conflicts": outcome.conflicts.iter().sum::<u64>(),
         "samples": outcome.samples.iter().map(|sample| {
-            json!([sample.at.as_secs_f64(), sample.transactions, sample.p99_ms])
+            json!([sample.at.as_secs_f64(), sample.transactions, sample.latencies.map(|latencies| latencies.p99_ms)])
         }).collect::<Vec<_>>(),
     })
 }

@@ -10,7 +10,7 @@ mod scan;
 mod squeeze;
 mod tune;
 
-use crate::chart::number;
+use crate::chart::{Spread, number};
 use crate::confine::{OURSELVES, Step};
 use crate::document::{Document, Part};
 use crate::record::{Order, Record, Size};
@@ -183,6 +183,31 @@ fn calibrated(run: &Record) -> Option<Part> {
     )))
 }
 
+/// By how much a figure that was measured once has to be above another one.
+const ONCE: f64 = 1.5;
+
+/// Whether two figures of a run differ by more than chance does. What is known as a bound is above another one where the bound is, and never certainly below.
+fn are_told_apart(order: &Order, one: Spread, other: Spread) -> bool {
+    let is_above = |one: Spread, other: Spread| {
+        !other.is_at_least
+            && match order.repeat {
+                1 => one.median > other.median && one.median >= other.median * ONCE,
+                _ => one.least > other.most,
+            }
+    };
+    is_above(one, other) || is_above(other, one)
+}
+
+/// What is to be thought of differences: `once` says what may be by chance, `more` is said of each figure that was measured once.
+fn caveat(order: &Order, more: &str, once: &str) -> String {
+    match order.repeat {
+        1 => format!(
+            "Each was measured once{more}: what is not {ONCE} times {once} may be so by chance, and is not told apart."
+        ),
+        _ => "Those whose ranges overlap are not told apart.".to_owned(),
+    }
+}
+
 /// Our modes of a quick run, which is to be quick: what goes past the OS cache by O_DIRECT.
 const QUICK_MODES: &[&str] = &["direct"];
 
@@ -281,6 +306,33 @@ mod tests {
         }
         let Some(Part::Text(told)) = calibrated(&run) else { panic!("nothing is said") };
         assert!(told.contains("5,000 reads of 8KiB") && told.contains("700 writes of 4 KiB"), "{told}");
+    }
+
+    #[test]
+    fn two_figures_are_told_apart_where_chance_does_not_do_it() {
+        let order = |repeat| Order {
+            experiment: "scan".to_owned(),
+            size: Size::Quick,
+            rivals: Vec::new(),
+            modes: Vec::new(),
+            profiles: Vec::new(),
+            repeat,
+            seed: 1,
+        };
+        let of = |least, median, most| Spread { median, least, most, is_at_least: false };
+        let (once, thrice) = (order(1), order(3));
+        let one = |value| of(value, value, value);
+        assert!(!are_told_apart(&once, one(10.0), one(14.0)) && are_told_apart(&once, one(15.0), one(10.0)));
+        assert!(!are_told_apart(&once, one(0.0), one(0.0)));
+        assert!(!are_told_apart(&thrice, of(9.0, 10.0, 12.0), of(11.0, 30.0, 40.0)));
+        assert!(are_told_apart(&thrice, of(9.0, 10.0, 10.5), of(11.0, 12.0, 13.0)));
+        // A bound may be more than it says.
+        let bound = |value| Spread { is_at_least: true, ..one(value) };
+        assert!(
+            are_told_apart(&once, bound(20.0), one(10.0)) && are_told_apart(&once, one(10.0), bound(20.0))
+        );
+        assert!(!are_told_apart(&once, bound(10.0), one(20.0)));
+        assert!(!are_told_apart(&once, bound(10.0), bound(20.0)));
     }
 
     #[test]

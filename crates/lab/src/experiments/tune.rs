@@ -6,6 +6,7 @@ use super::{AROUND, Experiment, Needs, Rival, calibrations};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
+use crate::tune::tuner::exact_size;
 use gannet_base::units::format_size;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -199,12 +200,12 @@ fn point(label: String, run: Run) -> (String, Run) {
 
 fn axes(order: &Order, plan: &Plan) -> Vec<Axis> {
     let usual = usual(order, plan);
-    let memory = |&memory: &u64| point(format_size(memory), Run { memory, ..usual.clone() });
-    let pages = |&page_size: &u64| point(format_size(page_size), Run { page_size, ..usual.clone() });
+    let memory = |&memory: &u64| point(exact_size(memory), Run { memory, ..usual.clone() });
+    let pages = |&page_size: &u64| point(exact_size(page_size), Run { page_size, ..usual.clone() });
     let connections =
         |&connections: &usize| point(connections.to_string(), Run { connections, ..usual.clone() });
     let sort = |&sort_memory: &u64| {
-        let label = if sort_memory == 0 { "its share".to_owned() } else { format_size(sort_memory) };
+        let label = if sort_memory == 0 { "its share".to_owned() } else { exact_size(sort_memory) };
         point(label, Run { sort_memory, reports: REPORTS, ..usual.clone() })
     };
     let commits = |is_synchronous: bool| {

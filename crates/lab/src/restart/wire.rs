@@ -125,13 +125,12 @@ fn session(
     (told, error)
 }
 
-/// Lets all sessions work while `lead` watches, which ends the server or not; gives what `lead` does and what the sessions were told. Where `ends_server`, it is no failure
-/// of a session that its server is gone.
+/// Lets all sessions work while `lead` watches, which ends the server; gives what `lead` does and what the sessions were told. It is no failure of a session that its server
+/// is gone then; whatever else it ends with is one, also in the last moment, when `lead` looks no more.
 fn under_load<R>(
     target: &wire::Server,
     setup: &Setup,
     seed: u64,
-    ends_server: bool,
     lead: impl FnOnce(&Crew) -> Result<R>,
 ) -> Result<(R, Vec<Told>)> {
     let crew =
@@ -148,7 +147,7 @@ fn under_load<R>(
             let (mine, error) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             told.push(mine);
             match error {
-                Some(error) if led.is_err() || !ends_server => {
+                Some(error) if led.is_err() || !error.is::<wire::Gone>() => {
                     return Err(error.context(led.err().unwrap_or(anyhow::anyhow!("a session"))));
                 }
                 _ => {}
@@ -201,7 +200,7 @@ pub fn crash(setup: &Setup, from: &Path, to: &Path, stop: &AtomicBool) -> Result
     let target = target(&server);
     let mut client = server.client(DATABASE)?;
     client.run("checkpoint")?;
-    let (led, mut told) = under_load(&target, setup, setup.seed, true, |crew| {
+    let (led, mut told) = under_load(&target, setup, setup.seed, |crew| {
         let (mut samples, began) = (Samples::default(), Instant::now());
         let mut growth = super::Growth::new(setup.log, setup.time);
         let (mut next, mut asked, mut bytes) = (began, began, 0);
@@ -310,7 +309,7 @@ pub fn loaded(setup: &Setup, from: &Path, work: &Path, stop: &AtomicBool) -> Res
     let began = server.began();
     let target = target(&server);
     // Other bookings than those before the crash.
-    let (led, more) = under_load(&target, setup, setup.seed + 1, true, |crew| {
+    let (led, more) = under_load(&target, setup, setup.seed + 1, |crew| {
         let mut samples = Samples::default();
         samples.add(first, 0);
         let (loaded, mut next) = (Instant::now(), Instant::now());

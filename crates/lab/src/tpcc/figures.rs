@@ -1,6 +1,6 @@
 //! What came of a run, as JSON.
 
-use super::run::{Outcome, Sample};
+use super::run::{Outcome, Sample, SampleLatencies};
 use super::transactions::Kind;
 use crate::histogram::Histogram;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,8 @@ fn percentiles(latency: &Histogram) -> Map<String, Value> {
 }
 
 impl Outcome {
-    /// Rates, latencies of all and by kind (those with their histograms, of which the one of all is the sum), and what came of each sample: when it ended, transactions, then milliseconds: p50, p99, the longest, p95.
+    /// Rates, latencies of all and by kind (those with their histograms, of which the one of all is the sum), and what came of each sample: when it ended, transactions, then milliseconds: p50, p99, the longest, p95;
+    /// null where no transaction ended. Of an open loop also how many transactions were offered and how many of them not served, and for how long those had waited, which is a part of the latencies of all.
     pub fn to_json(&self) -> Value {
         let kinds: Map<String, Value> = (Kind::ALL.iter().zip(&self.latencies).zip(&self.reads))
             .zip(self.conflicts)
@@ -37,16 +38,24 @@ impl Outcome {
                 (kind.name().to_owned(), Value::Object(figures))
             })
             .collect();
-        let mut all = Histogram::default();
-        self.latencies.iter().for_each(|latency| all.merge(latency));
-        let mut figures = percentiles(&all);
-        let sample = |sample: &Sample| {
-            let Sample { at, transactions, p50_ms, p95_ms, p99_ms, longest_ms } = sample;
-            json!([at.as_secs_f64(), transactions, p50_ms, p99_ms, longest_ms, p95_ms])
+        let mut figures = percentiles(&self.all_latencies());
+        let sample = |Sample { at, transactions, latencies }: &Sample| {
+            let of = |figure: fn(SampleLatencies) -> f64| latencies.map(figure);
+            json!([
+                at.as_secs_f64(),
+                transactions,
+                of(|latencies| latencies.p50_ms),
+                of(|latencies| latencies.p99_ms),
+                of(|latencies| latencies.longest_ms),
+                of(|latencies| latencies.p95_ms),
+            ])
         };
         let more = [
             ("seconds", self.elapsed.as_secs_f64().into()),
             ("transactions", self.transactions().into()),
+            ("offered", self.offered().into()),
+            ("unserved", self.unserved.as_ref().map(Histogram::count).into()),
+            ("unserved_buckets_us", self.unserved.as_ref().map(Histogram::buckets_json).into()),
             ("transactions_per_second", (self.transactions() as f64 / self.elapsed.as_secs_f64()).into()),
             ("new_orders_per_minute", self.new_orders_per_minute().into()),
             ("conflicts", self.conflicts.iter().sum::<u64>().into()),
@@ -70,11 +79,12 @@ mod tests {
         latencies[1].record(Duration::from_millis(2), 40);
         let outcome = Outcome {
             latencies,
+            unserved: None,
             rolled_back: 10,
             reads: Default::default(),
             conflicts: [0, 3, 0, 0, 0],
             elapsed: Duration::from_secs(2),
-            samples: Vec::new(),
+            samples: vec![Sample { at: Duration::from_secs(2), transactions: 0, latencies: None }],
             began: std::time::UNIX_EPOCH,
             each: Vec::new(),
         };
@@ -99,5 +109,15 @@ mod tests {
         within(&buckets[0][0], 2000.0);
         within(&figures["p95_ms"], 10.0);
         within(&figures["p50_ms"], 10.0);
+        assert!(figures["offered"].is_null() && figures["unserved"].is_null(), "{figures}");
+        assert_eq!(figures["samples"], json!([[2.0, 0, null, null, null, null]]));
+        // Those that were not served count in the latencies of all, and in no rate.
+        let mut unserved = Histogram::default();
+        unserved.record(Duration::from_secs(1), 25);
+        let figures = Outcome { unserved: Some(unserved), ..outcome }.to_json();
+        assert_eq!((&figures["offered"], &figures["unserved"]), (&json!(125), &json!(25)));
+        assert_eq!(figures["transactions_per_second"], json!(50.0));
+        within(&figures["p95_ms"], 1000.0);
+        assert_eq!(figures["unserved_buckets_us"][0][1], json!(25));
     }
 }

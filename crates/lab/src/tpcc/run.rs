@@ -41,6 +41,13 @@ pub struct Sample {
     pub at: Duration,
     /// Transactions of all kinds that ended in it.
     pub transactions: u64,
+    /// How long they took; `None` where none ended: nothing is known of that then.
+    pub latencies: Option<SampleLatencies>,
+}
+
+/// How long the transactions of a sample took.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleLatencies {
     /// Half of them took no longer.
     pub p50_ms: f64,
     /// 95 of 100 took no longer.
@@ -54,14 +61,14 @@ pub struct Sample {
 impl Sample {
     fn of(latencies: &Histogram, at: Duration) -> Self {
         let millis = |share: f64| latencies.quantile_us(share) / 1e3;
-        Sample {
-            at,
-            transactions: latencies.count(),
+        let transactions = latencies.count();
+        let latencies = (transactions > 0).then(|| SampleLatencies {
             p50_ms: millis(0.5),
             p95_ms: millis(0.95),
             p99_ms: millis(0.99),
             longest_ms: latencies.max_us() / 1e3,
-        }
+        });
+        Sample { at, transactions, latencies }
     }
 }
 
@@ -82,6 +89,9 @@ pub struct Outcome {
     /// Latencies by kind, in the order of [`Kind::ALL`]; those that were rolled back on purpose included. In an open loop they count
     /// from the time that the transaction came in, so waiting for a terminal is part of them.
     pub latencies: [Histogram; 5],
+    /// Of an open loop: how long those had waited that had come in by its end and that no terminal had taken. What they would have taken is more, so these are
+    /// lower bounds; without them a stall that lasts until the end would count no more than the transactions that were under way.
+    pub unserved: Option<Histogram>,
     /// New orders rolled back on purpose.
     pub rolled_back: u64,
     /// What the terminals' own threads read from the device, by kind: of a database within this process. Elsewhere the server's
@@ -130,6 +140,18 @@ impl Outcome {
         self.latencies.iter().map(Histogram::count).sum()
     }
 
+    /// Transactions that came in, of an open loop: those that were served and those that were not.
+    pub fn offered(&self) -> Option<u64> {
+        self.unserved.as_ref().map(|unserved| self.transactions() + unserved.count())
+    }
+
+    /// Latencies of all kinds together; of an open loop with the time that those had waited that were not served.
+    pub fn all_latencies(&self) -> Histogram {
+        let mut all = Histogram::default();
+        self.latencies.iter().chain(&self.unserved).for_each(|latency| all.merge(latency));
+        all
+    }
+
     /// New orders a minute. Without the specification's times to type and think it is no tpmC.
     pub fn new_orders_per_minute(&self) -> f64 {
         let orders = self.latencies[0].count() - self.rolled_back;
@@ -154,7 +176,7 @@ pub fn run(
     let began = progress.began;
     let mut samples = Vec::new();
     let arrivals = plan.rate.map(|rate| Arrivals::new(rate, began, plan.seed));
-    let results: Vec<Result<Worked>> = std::thread::scope(|scope| {
+    let (results, stopped) = std::thread::scope(|scope| {
         let (progress, arrivals) = (&progress, arrivals.as_ref());
         let threads: Vec<_> = terminals
             .into_iter()
@@ -177,16 +199,19 @@ pub fn run(
                 break;
             }
         }
+        let stopped = Instant::now();
         progress.stop.store(true, Ordering::Relaxed);
-        threads
+        let results: Vec<Result<Worked>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a terminal panicked"))))
-            .collect()
+            .collect();
+        (results, stopped)
     });
     let elapsed = began.elapsed();
     let (latencies, reads) = Default::default();
     let mut outcome = Outcome {
         latencies,
+        unserved: arrivals.map(|arrivals| arrivals.unserved(stopped)),
         rolled_back: 0,
         reads,
         conflicts: [0; 5],
@@ -237,22 +262,44 @@ struct Arrivals {
     /// Seconds between two, on average.
     apart: f64,
     next: Mutex<(Instant, Random)>,
+    /// Those that somebody had waited for when the end came.
+    given_back: Mutex<Vec<Instant>>,
 }
 
 impl Arrivals {
     fn new(rate: f64, first: Instant, seed: u64) -> Self {
-        Arrivals { apart: 1.0 / rate, next: Mutex::new((first, Random::new(!seed))) }
+        let next = Mutex::new((first, Random::new(!seed)));
+        Arrivals { apart: 1.0 / rate, next, given_back: Mutex::default() }
+    }
+
+    /// Takes the next one that nobody has taken.
+    fn take(&self) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let came = next.0;
+        next.0 = came + Duration::from_secs_f64(think::exponential(&mut next.1) * self.apart);
+        came
     }
 
     /// Waits for the next transaction that nobody has taken, and says when it came in; `None` when the end came before it.
     fn next(&self, stop: &AtomicBool) -> Option<Instant> {
-        let came = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let came = next.0;
-            next.0 = came + Duration::from_secs_f64(think::exponential(&mut next.1) * self.apart);
-            came
-        };
-        think::until(came, stop).then_some(came)
+        let came = self.take();
+        let is_due = think::until(came, stop);
+        if !is_due {
+            self.given_back.lock().unwrap_or_else(PoisonError::into_inner).push(came);
+        }
+        is_due.then_some(came)
+    }
+
+    /// How long those had waited at the end that had come in by then and that nobody has served.
+    fn unserved(self, stopped: Instant) -> Histogram {
+        let mut waited = Histogram::default();
+        // Nobody takes any more, so what was given back is all there is, and the rest comes in its order.
+        let given_back = self.given_back.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let rest = std::iter::from_fn(|| Some(self.take())).take_while(|&came| came <= stopped);
+        for came in given_back.into_iter().filter(|&came| came <= stopped).chain(rest) {
+            waited.record(stopped.duration_since(came), 1);
+        }
+        waited
     }
 }
 
@@ -317,4 +364,133 @@ fn work(
         }
     }
     Ok(worked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::{Datum, Statement};
+    use super::*;
+    use std::sync::{Arc, OnceLock};
+
+    /// A database that answers at once; when it is stalled, not before it is released.
+    #[derive(Default)]
+    struct Stalling {
+        since: OnceLock<Instant>,
+        is_released: AtomicBool,
+    }
+
+    struct Session {
+        database: Arc<Stalling>,
+        prepared: Vec<String>,
+    }
+
+    impl Session {
+        fn wait(&self) {
+            while self.database.since.get().is_some() && !self.database.is_released.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    impl Connect for Arc<Stalling> {
+        fn connect(&self) -> Result<Box<dyn Connection>> {
+            Ok(Box::new(Session { database: self.clone(), prepared: Vec::new() }))
+        }
+    }
+
+    impl Connection for Session {
+        fn batch(&mut self, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn prepare(&mut self, sql: &str) -> Result<Statement> {
+            self.prepared.push(sql.to_owned());
+            Ok(Statement(self.prepared.len() - 1))
+        }
+
+        /// A row that is as good as any other: names where there are some, else numbers.
+        fn query(&mut self, statement: Statement, _: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+            self.wait();
+            let has_names = ["w_name", "d_name", "c_credit_lim"]
+                .iter()
+                .any(|name| self.prepared[statement.0].contains(name));
+            let value = if has_names { Datum::Text("GC".to_owned()) } else { Datum::Int(1) };
+            Ok(vec![vec![value; 14]])
+        }
+
+        fn execute(&mut self, _: Statement, _: &[Datum]) -> Result<u64> {
+            self.wait();
+            Ok(1)
+        }
+
+        fn load(&mut self, _: &str, _: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    fn plan(rate: Option<f64>) -> Plan {
+        Plan {
+            size: Size::new(1),
+            terminals: 2,
+            time: Duration::MAX,
+            seed: 1,
+            rate,
+            think: None,
+            sample: Duration::from_millis(100),
+            each: false,
+        }
+    }
+
+    #[test]
+    fn a_stall_that_lasts_until_the_end_counts_by_all_that_came_in_meanwhile() {
+        let database = Arc::new(Stalling::default());
+        let (mut before, mut ended) = (Duration::ZERO, Duration::ZERO);
+        let outcome = run(&database, &plan(Some(500.0)), |elapsed, done| {
+            if done >= 100 && database.since.get().is_none() {
+                before = elapsed;
+                database.since.set(Instant::now()).unwrap();
+            }
+            // Two thirds of the time.
+            let is_over = database.since.get().is_some() && elapsed >= before * 3;
+            if is_over {
+                ended = elapsed;
+                database.is_released.store(true, Ordering::Relaxed);
+            }
+            !is_over
+        })
+        .unwrap();
+        let (served, offered) = (outcome.transactions(), outcome.offered().unwrap());
+        let expected = 500.0 * ended.as_secs_f64();
+        assert!((0.7..1.3).contains(&(offered as f64 / expected)), "{offered} of about {expected}");
+        assert!(served < offered, "{served} of {offered}");
+        let all = outcome.all_latencies();
+        assert_eq!(all.count(), offered);
+        // A third of all came in within the first half of the stall.
+        let stall = (ended - before).as_secs_f64();
+        assert!(all.quantile_us(0.99) / 1e6 >= stall / 2.0, "{} µs of {stall} s", all.quantile_us(0.99));
+        // What had not ended in a sample has no latency in it.
+        assert!(outcome.samples.iter().all(|sample| sample.latencies.is_some() == (sample.transactions > 0)));
+    }
+
+    #[test]
+    fn a_closed_loop_leaves_nothing_unserved() {
+        let outcome = run(&Arc::new(Stalling::default()), &plan(None), |_, done| done < 10).unwrap();
+        assert_eq!((outcome.offered(), outcome.all_latencies().count()), (None, outcome.transactions()));
+    }
+
+    #[test]
+    fn whoever_waits_for_an_arrival_at_the_end_gives_it_back() {
+        let first = Instant::now() + Duration::from_secs(3600);
+        let arrivals = || Arrivals::new(100.0, first, 7);
+        let stop = AtomicBool::new(true);
+        let waited = arrivals();
+        assert_eq!((waited.next(&stop), waited.next(&stop)), (None, None));
+        let end = first + Duration::from_secs(1);
+        let (waited, all) = (waited.unserved(end), arrivals().unserved(end));
+        assert_eq!(waited.count(), all.count());
+        assert!((60..140).contains(&all.count()), "{}", all.count());
+        assert!(all.max_us() >= 999_000.0, "{}", all.max_us());
+        // What comes later is not counted.
+        assert_eq!(arrivals().unserved(first - Duration::from_secs(1)).count(), 0);
+    }
 }

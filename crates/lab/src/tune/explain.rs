@@ -1,6 +1,6 @@
 //! Why a configuration is as fast as it is: from what was counted in its trials.
 //!
-//! A session's time is told apart by what the system saw of its thread ([`super::waits`]), and waiting for others by what its client saw: what COMMIT took is waiting for the log,
+//! A session's time is told apart by what the system saw of its thread ([`super::waits`]), and waiting for others by what its client saw: what a synchronous COMMIT took is waiting for the log,
 //! as far as the session did wait; whom the database named as waiting for a row, or for a turn at memory, waited for that; what is left is waiting for latches and pages, which others
 //! read or write. The parts are estimates, each from samples, and need not add up to one exactly.
 
@@ -21,8 +21,8 @@ pub struct Why {
     pub reads: Option<f64>,
     /// Share of the time in which the disk had something to do.
     pub device_busy: Option<f64>,
-    /// Transactions for each write of the log.
-    pub commits_per_write: Option<f64>,
+    /// Transactions that ended, whether or not they wrote, for each write of the log; `None` where the load writes nothing.
+    pub transactions_per_log_write: Option<f64>,
     /// Processors that the server took.
     pub server_processors: Option<f64>,
     /// Processors that the load took.
@@ -87,7 +87,13 @@ impl Why {
         };
         let others =
             median("/waits/others").map(|others| others + median("/waits/device_write").unwrap_or(0.0));
-        let log = median("/commit_share").zip(others).map(|(commits, others)| commits.min(others));
+        // A commit that is durable later waits for no log, however long it takes.
+        let waits_for_log =
+            trials.iter().all(|trial| trial.pointer("/config/is_synchronous") != Some(&Value::Bool(false)));
+        let log = median("/commit_share").zip(others).map(|(commits, others)| match waits_for_log {
+            true => commits.min(others),
+            false => 0.0,
+        });
         // Of what is left, as much as was seen.
         let mut left = others.map(|others| others - log.unwrap_or(0.0));
         let mut part = |path: &str| {
@@ -98,13 +104,15 @@ impl Why {
         let rows = part("/row_wait_share");
         let turns = part("/turn_wait_share");
         let latches = left;
-        let per_write = median("/transactions").zip(median("/log_writes"));
+        // Trials of before this was kept were of loads that write.
+        let writes = trials.iter().all(|trial| trial["writes"] != false);
+        let per_write = median("/transactions").zip(median("/log_writes")).filter(|_| writes);
         Why {
             hit_rate: median("/hit_rate"),
             reads: median("/reads_per_transaction"),
             device_busy: median("/device_busy_share"),
-            commits_per_write: per_write
-                .map(|(commits, writes)| commits / writes)
+            transactions_per_log_write: per_write
+                .map(|(transactions, writes)| transactions / writes)
                 .filter(|each| each.is_finite()),
             server_processors: median("/processors/server"),
             load_processors: median("/processors/load"),
@@ -160,8 +168,8 @@ impl Why {
                 }
             }
         }
-        if let Some(each) = self.commits_per_write {
-            text.push_str(&format!(" One write of the log made {} transactions durable.", number(each)));
+        if let Some(each) = self.transactions_per_log_write {
+            text.push_str(&format!(" {} transactions ended for each write of the log.", number(each)));
         }
         text
     }
@@ -245,8 +253,9 @@ mod tests {
         close(why.shares.rows, 0.05);
         close(why.shares.turns, 0.05);
         close(why.shares.latches, 0.1);
-        assert_eq!(why.commits_per_write, Some(5.0));
+        assert_eq!(why.transactions_per_log_write, Some(5.0));
         let text = why.limited_by(2);
+        assert!(text.contains("5.00 transactions ended for each write of the log."), "{text}");
         assert!(
             text.contains("40 % waiting for the log, 20 % reading the device")
                 && text.contains(
@@ -260,6 +269,29 @@ mod tests {
         let busy = trial(2.0, 0.9);
         let why = Why::of(&[&busy]);
         assert_eq!((why.shares.log, why.shares.rows, why.shares.latches), (Some(0.6), Some(0.0), Some(0.0)));
+    }
+
+    #[test]
+    fn who_commits_asynchronously_does_not_wait_for_the_log() {
+        let mut trial = trial(2.0, 0.4);
+        for (is_synchronous, log) in [(true, 0.4), (false, 0.0)] {
+            trial["config"] = json!({ "is_synchronous": is_synchronous });
+            let shares = Why::of(&[&trial]).shares;
+            assert_eq!(shares.log, Some(log));
+            // The rest is told of what is left, so none of it is lost.
+            let told: f64 =
+                [shares.log, shares.rows, shares.turns, shares.latches].into_iter().flatten().sum();
+            assert!((told - 0.6).abs() < 1e-9, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_load_that_writes_nothing_is_not_told_by_writes_of_the_log() {
+        let mut trial = trial(2.0, 0.0);
+        trial["writes"] = false.into();
+        let why = Why::of(&[&trial]);
+        assert_eq!(why.transactions_per_log_write, None);
+        assert!(!why.limited_by(2).contains("write of the log"));
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub struct Mix {
 }
 
 impl Mix {
+    /// Whether any of it writes.
+    pub fn writes(&self) -> bool {
+        self.scripts.iter().any(|(script, weight)| *weight > 0 && script.writes())
+    }
+
     fn draw(&self, random: &mut Random) -> usize {
         let all: u64 = self.scripts.iter().map(|(_, weight)| u64::from(*weight)).sum();
         let mut drawn = random.below(all.max(1));
@@ -174,7 +179,9 @@ pub fn run(
 }
 
 fn told(statement: &str, failure: &Failure) -> anyhow::Error {
-    anyhow!("{}: {failure}", statement.chars().take(80).collect::<String>())
+    // It becomes a part of a line.
+    let line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+    anyhow!("{}: {failure}", line.chars().take(80).collect::<String>())
 }
 
 /// Leads through the phases and counts.
@@ -286,6 +293,12 @@ fn once(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_statement_that_fails_is_told_on_one_line() {
+        let failure = Failure::Receiver(std::io::Error::other("no"));
+        assert_eq!(told("select 1,\n\t2", &failure).to_string(), "select 1, 2: no");
+    }
 
     #[test]
     fn scripts_are_drawn_by_their_weights() {

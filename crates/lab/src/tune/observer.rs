@@ -231,6 +231,7 @@ impl Observer {
             "accesses_per_transaction": accesses,
             "reads_per_transaction": reads,
             "hit_rate": hit_rate,
+            "writes": mix.writes(),
             "log_writes": log_writes,
             "log_bytes": log_bytes,
             "page_bytes_written": ended.since(began, "deadline write").1 + ended.since(began, "maintenance write").1,

@@ -4,10 +4,9 @@ use super::explain::{Why, mebibytes, percent};
 use super::interval::Interval;
 use super::race::{End, Standing};
 use super::search::{Leg, Point};
-use super::tuner::{NAMES, Tuned};
+use super::tuner::{NAMES, Tuned, exact_size};
 use crate::chart::{Bars, Figure, Kind, Spread, number};
 use crate::document::Part;
-use gannet_base::units::format_size;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -62,11 +61,14 @@ pub fn why_cells(why: &Why) -> Vec<String> {
     ]
 }
 
+/// What is to be thought of the rate that is told of the pick.
+const RATE_IS_OF_PICK: &str = "That is the rate of the trials that it was picked by, so it is rather too high: of those that are nearly alike the one wins that was lucky.";
+
 /// What the columns mean.
 pub const WHY_LEGEND: &str = "Pages in memory: bytes of them at the end. Hit rate: page accesses that found their page in memory, from the pages that were read, and from those that EXPLAIN says a transaction looks \
     at; about. Reads each: pages read for each transaction. Disk and processors busy: share of the time in which they had something to do, whoever it was for. The others are shares of the sessions' time: in \
     reads; waiting for the log, for rows, for a turn at memory, for latches or pages that others read or write; ready, with no processor free. They come from looking at the sessions' threads some 40 times a second, \
-    and from what COMMIT took.";
+    and from what COMMIT took; asynchronous commits wait for no log.";
 
 /// What is said of a tuning.
 pub fn parts(tuned: &Tuned) -> Vec<Part> {
@@ -88,7 +90,7 @@ fn conclusion(tuned: &Tuned) -> String {
     let trials: Vec<&Value> = tuned.trials_of(pick).collect();
     let runs = trials.len();
     let mut text = format!(
-        "Picked: {}. It did {} transactions a second (confidence {}, {runs} {}). ",
+        "Picked: {}. It did {} transactions a second (confidence {}, {runs} {}). {RATE_IS_OF_PICK} ",
         tuned.config.describe(),
         plus_minus(tuned.interval_of(pick)),
         percent(Some(tuned.rules.confidence)),
@@ -227,58 +229,114 @@ fn verdict(tuned: &Tuned, leg: &Leg, points: &[Point], labels: &[String]) -> Str
     text
 }
 
-/// A settings file for `gannet serve --config`; what is no setting of a server stands in comments.
+/// Whether a value was decided on, and how that is told.
+struct Decision {
+    /// Whether it was, or there was nothing to be decided.
+    is_made: bool,
+    says: &'static str,
+}
+
+/// How the value of a dimension has come about.
+fn decision(tuned: &Tuned, dimension: usize) -> Decision {
+    let is_decided = |leg: &Leg| leg.raced.end == End::Decided && leg.raced.pick.is_some();
+    // What a later race has moved is no more what was decided.
+    let is_of_pick = |leg: &Leg| {
+        is_decided(leg) && leg.raced.pick.map(|place| leg.values[place]) == Some(tuned.found.pick[dimension])
+    };
+    let made = |says| Decision { is_made: true, says };
+    let open = |says| Decision { is_made: false, says };
+    let mut legs = tuned.found.legs.iter().filter(|leg| leg.dimension == dimension);
+    match legs.clone().next_back() {
+        None if tuned.dimensions[dimension].values.len() < 2 => made("there was nothing to choose from"),
+        None => open("not raced: this is where it began"),
+        Some(last) if is_decided(last) => made("decided"),
+        Some(_) if legs.any(is_of_pick) => made("decided, but not anew where the others are now"),
+        Some(last) => match (last.raced.end, last.raced.pick) {
+            (End::Decided | End::Rounds, Some(_)) => open(
+                "not decided with all the rounds there may be: the first of those that could not be told apart",
+            ),
+            (End::Time, Some(_)) => {
+                open("not decided before it was over: the first of those that were as good until then")
+            }
+            (End::Decided | End::Rounds, None) => {
+                open("not decided, as none of its values can be: this is where it stood")
+            }
+            (End::Time, None) => open("not decided before it was over: this is where it stood"),
+        },
+    }
+}
+
+/// A settings file for `gannet serve --config`: what was decided. What was not, and what is no setting of a server, stands in comments.
 pub fn settings_file(tuned: &Tuned) -> String {
     let config = &tuned.config;
-    let last_race = |name: &str| {
-        let place = NAMES.iter().position(|&other| other == name);
-        tuned.found.legs.iter().rfind(|leg| Some(leg.dimension) == place)
-    };
     let mut out = format!(
-        "# Written by gannet tune: {} transactions a second with {}.\n",
+        "# Written by gannet tune: {} transactions a second with {}.\n# {RATE_IS_OF_PICK}\n",
         plus_minus(tuned.interval_of(&tuned.found.pick)),
         config.describe()
     );
     if let Some(why) = &tuned.found.ended_by {
         let _ = writeln!(out, "# It was ended before everything was decided: {}.", why.replace('\n', " "));
     }
-    let _ = writeln!(out, "memory = \"{}\"", format_size(config.memory));
-    let _ = writeln!(out, "io = \"{}\"", config.io);
-    if config.connections + CONNECTIONS_OVER > CONNECTIONS_ANYWAY {
-        let _ = writeln!(out, "max_connections = {}", config.connections + CONNECTIONS_OVER);
-    }
-    if let Some(leg) = last_race("connections") {
-        let number = config.connections;
-        let _ = match (leg.raced.end, leg.raced.pick) {
-            (End::Decided, _) => writeln!(
-                out,
-                "# The load was at its best with {number} connections: a pooler can hold it there."
-            ),
-            (_, Some(_)) => {
-                writeln!(
-                    out,
-                    "# The load had {number} connections; it was not decided whether others are better."
-                )
-            }
-            (_, None) => {
-                writeln!(out, "# The load had {number} connections; there was no time to try others.")
-            }
-        };
-    }
-    if last_race("page size").is_some() {
-        let size = format_size(config.page_size);
-        let _ = writeln!(
-            out,
-            "# Pages of {size}, fixed when a database is created: gannet dump DB - | gannet load - NEW --create --page-size {size}"
-        );
-    }
-    if config.sort_memory > 0 {
-        let _ = writeln!(out, "# In each session: set work_mem = '{}kB'", config.sort_memory >> 10);
-    }
-    if !config.is_synchronous {
-        out.push_str("# In each session, where losing the last moments before a crash is no harm: set synchronous_commit = off\n");
+    for (dimension, name) in NAMES.into_iter().enumerate() {
+        let decision = decision(tuned, dimension);
+        let _ = writeln!(out, "# {name} ({}): {}.", value(tuned, dimension), decision.says);
+        if let Some(setting) = setting(tuned, name) {
+            // What was not decided is there to be seen, and to be switched on by hand.
+            let _ = writeln!(out, "{}{setting}", if decision.is_made { "" } else { "# " });
+        }
+        if let Some(hint) = hint(tuned, name).filter(|_| decision.is_made) {
+            let _ = writeln!(out, "# {hint}");
+        }
     }
     out
+}
+
+/// What is picked of a dimension.
+fn value(tuned: &Tuned, dimension: usize) -> &str {
+    &tuned.dimensions[dimension].values[tuned.found.pick[dimension]]
+}
+
+/// The line of a settings file for a dimension, where it is a setting of a server and not what it is anyway.
+fn setting(tuned: &Tuned, name: &str) -> Option<String> {
+    let config = &tuned.config;
+    let connections = config.connections + CONNECTIONS_OVER;
+    match name {
+        "memory" => Some(format!("memory = \"{}\"", exact_size(config.memory))),
+        "I/O mode" => Some(format!("io = \"{}\"", config.io)),
+        "connections" => {
+            (connections > CONNECTIONS_ANYWAY).then(|| format!("max_connections = {connections}"))
+        }
+        _ => None,
+    }
+}
+
+/// How what is no setting of a server is set.
+fn hint(tuned: &Tuned, name: &str) -> Option<String> {
+    let config = &tuned.config;
+    let was_raced = NAMES
+        .iter()
+        .position(|&other| other == name)
+        .is_some_and(|dimension| tuned.found.legs.iter().any(|leg| leg.dimension == dimension));
+    match name {
+        "page size" if was_raced => {
+            let size = exact_size(config.page_size);
+            Some(format!(
+                "Pages of {size}, fixed when a database is created: gannet dump DB - | gannet load - NEW --create --page-size {size}"
+            ))
+        }
+        "memory of a sort" if config.sort_memory > 0 => {
+            Some(format!("In each session: set work_mem = '{}kB'", config.sort_memory >> 10))
+        }
+        "connections" if was_raced => Some(format!(
+            "The load was at its best with {} connections: a pooler can hold it there.",
+            config.connections
+        )),
+        "commits" if !config.is_synchronous => Some(
+            "In each session, where losing the last moments before a crash is no harm: set synchronous_commit = off"
+                .to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -331,11 +389,69 @@ pub(crate) mod tests {
         let settings = gannet_server::settings::Settings::gather(Some(&file), [], []).unwrap();
         assert_eq!((settings.size("memory").unwrap(), settings.max_connections().unwrap()), (64 << 20, 310));
         let text = settings_file(&tuned);
-        assert!(
-            text.contains("set work_mem = '1024kB'") && text.contains("synchronous_commit = off"),
-            "{text}"
-        );
-        assert!(!text.contains("--page-size"), "what was not raced is not told: {text}");
+        assert!(text.contains("set work_mem = '1024kB'"), "{text}");
+        assert!(text.contains("# memory (64MiB): decided.\n"), "{text}");
+        assert!(text.contains("of the trials that it was picked by"), "{text}");
+        // What was not raced is not recommended.
+        assert!(!text.contains("--page-size") && !text.contains("synchronous_commit = off"), "{text}");
+        assert!(text.contains("# commits (synchronous): not raced: this is where it began.\n"), "{text}");
+        tuned.found.legs[0].dimension = 4;
+        assert!(settings_file(&tuned).contains("synchronous_commit = off"));
+    }
+
+    #[test]
+    fn what_was_never_decided_is_not_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gannet.toml");
+        let memory = |tuned: &Tuned| {
+            let text = settings_file(tuned);
+            std::fs::write(&file, &text).unwrap();
+            gannet_server::settings::Settings::gather(Some(&file), [], []).unwrap();
+            let is_set = text.lines().any(|line| line.starts_with("memory"));
+            (is_set, text.lines().find(|line| line.starts_with("# memory")).unwrap().to_owned())
+        };
+        let mut tuned = tuned();
+        assert!(memory(&tuned).0);
+        let raced = &mut tuned.found.legs[0].raced;
+        (raced.end, raced.pick) = (End::Time, None);
+        let (is_set, says) = memory(&tuned);
+        assert!(!is_set && says.contains("before it was over: this is where it stood"), "{says}");
+        assert!(settings_file(&tuned).contains("\n# memory = \"64MiB\"\n"));
+        for end in [End::Time, End::Rounds] {
+            let raced = &mut tuned.found.legs[0].raced;
+            (raced.end, raced.pick) = (end, Some(1));
+            let (is_set, says) = memory(&tuned);
+            assert!(!is_set && says.contains("not decided"), "{says}");
+        }
+        // Decided once, and not again when another one had moved.
+        let mut before = tuned.found.legs[0].clone();
+        (before.raced.end, before.raced.pick) = (End::Decided, Some(1));
+        tuned.found.legs.insert(0, before);
+        let (is_set, says) = memory(&tuned);
+        assert!(is_set && says.contains("not anew"), "{says}");
+        tuned.found.legs[1].raced.pick = Some(0);
+        tuned.found.pick[0] = 0;
+        let (is_set, says) = memory(&tuned);
+        assert!(!is_set && says.contains("not decided"), "{says}");
+        // Where there is no other value there is nothing to be decided.
+        tuned.found.legs.clear();
+        tuned.dimensions[0].values = vec!["64MiB".to_owned()];
+        tuned.found.pick[0] = 0;
+        let (is_set, says) = memory(&tuned);
+        assert!(is_set && says.contains("nothing to choose from"), "{says}");
+    }
+
+    #[test]
+    fn memory_is_written_as_it_was_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gannet.toml");
+        let mut tuned = tuned();
+        for bytes in [1792 << 20, 1100 << 20, 2 << 30, 100_000_001] {
+            tuned.config.memory = bytes;
+            std::fs::write(&file, settings_file(&tuned)).unwrap();
+            let settings = gannet_server::settings::Settings::gather(Some(&file), [], []).unwrap();
+            assert_eq!(settings.size("memory").unwrap(), bytes);
+        }
     }
 
     #[test]
@@ -364,7 +480,7 @@ pub(crate) mod tests {
         let raced = &mut tuned.found.legs[0].raced;
         (raced.end, raced.pick) = (End::Time, None);
         let text = settings_file(&tuned);
-        assert!(!text.contains("at its best") && text.contains("no time to try others"), "{text}");
+        assert!(!text.contains("at its best") && text.contains("not decided before it was over"), "{text}");
         // A value without a trial.
         let leg = &mut tuned.found.legs[0];
         leg.raced.standings[0] = Standing::Good;

@@ -19,6 +19,10 @@ use std::fmt::Write;
 /// Statements that can be prepared, by their first word.
 const PREPARED: [&str; 5] = ["select", "insert", "update", "delete", "with"];
 
+/// What writes: of a statement that begins with `with`, any of its words.
+const WRITES: [&str; 9] =
+    ["insert", "update", "delete", "merge", "copy", "truncate", "create", "alter", "drop"];
+
 /// What begins a transaction, or ends it.
 const ENDS: [&str; 6] = ["begin", "start", "commit", "end", "rollback", "abort"];
 
@@ -182,6 +186,17 @@ impl Script {
             .collect()
     }
 
+    /// Whether it writes, as far as its statements' words say.
+    pub fn writes(&self) -> bool {
+        self.statements.iter().any(|statement| match &*statement.first_word {
+            "with" => {
+                let mut words = statement.text.split(|next: char| !next.is_alphanumeric() && next != '_');
+                words.any(|word| WRITES.contains(&&*word.to_lowercase()))
+            }
+            first => WRITES.contains(&first),
+        })
+    }
+
     /// Whether it has a COMMIT of its own, so that waiting for the log can be told from everything else.
     pub fn has_commit(&self) -> bool {
         self.statements.iter().any(|statement| matches!(&*statement.first_word, "commit" | "end"))
@@ -263,6 +278,14 @@ mod tests {
             assert_eq!(sent.iter().map(|one| one.is_commit).collect::<Vec<_>>(), [false, false, false, true]);
         }
         assert!(script.has_commit() && !Script::parse("select 1;").unwrap().has_commit());
+    }
+
+    #[test]
+    fn a_script_that_writes_is_told_from_one_that_reads() {
+        let writes = |text: &str| Script::parse(text).unwrap().writes();
+        assert!(writes(TEXT) && writes("with gone as (DELETE from t returning a) select a from gone;"));
+        assert!(!writes("begin; select updated from t; commit;"));
+        assert!(!writes("with t as (select last_update from u) select last_update from t;"));
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use super::builtin;
 use super::load::{self, Mix};
 use super::observer::Observer;
+use super::tuner::exact_size;
 use crate::confine::chill;
 use crate::servers::{self, Kind, Options};
 use anyhow::{Context, Result, anyhow};
-use gannet_base::units::format_size;
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,13 +58,13 @@ impl Config {
     pub fn describe(&self) -> String {
         let sorts = match self.sort_memory {
             0 => String::new(),
-            bytes => format!(", sorts {}", format_size(bytes)),
+            bytes => format!(", sorts {}", exact_size(bytes)),
         };
         let commits = if self.is_synchronous { "" } else { ", asynchronous commits" };
         format!(
             "memory {}, pages {}, {} connections, io {}{sorts}{commits}",
-            format_size(self.memory),
-            format_size(self.page_size),
+            exact_size(self.memory),
+            exact_size(self.page_size),
             self.connections,
             self.io
         )

@@ -8,7 +8,7 @@ use super::search::{Dimension, Found, Point, search};
 use super::trial::{self, Config, Impossible, Setup};
 use crate::chart::number;
 use anyhow::{Result, anyhow, bail};
-use gannet_base::units::{format_duration, format_size};
+use gannet_base::units::format_duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,6 +21,13 @@ pub const NAMES: [&str; 6] =
     ["memory", "page size", "memory of a sort", "connections", "commits", "I/O mode"];
 /// What each trial takes beside its measured time, until one has shown it: copy, start, check, end.
 const AROUND: Duration = Duration::from_secs(2);
+
+/// A size in the largest unit that leaves no fraction: read again it is the same, and no two are alike.
+pub fn exact_size(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units.into_iter().find(|(_, power)| bytes > 0 && bytes.trailing_zeros() >= *power);
+    unit.map_or_else(|| format!("{bytes}B"), |(name, power)| format!("{}{name}", bytes >> power))
+}
 
 /// The values that are searched. Of those that are as good the first is picked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,11 +49,11 @@ pub struct Space {
 impl Space {
     /// The dimensions, as a search has them.
     pub fn dimensions(&self) -> Vec<Dimension> {
-        let sort = |&bytes: &u64| if bytes == 0 { "its share".to_owned() } else { format_size(bytes) };
+        let sort = |&bytes: &u64| if bytes == 0 { "its share".to_owned() } else { exact_size(bytes) };
         let commits = |&waits: &bool| if waits { "synchronous" } else { "asynchronous" }.to_owned();
         let values: [(Vec<String>, bool); 6] = [
-            (self.memory.iter().map(|&bytes| format_size(bytes)).collect(), true),
-            (self.page_size.iter().map(|&bytes| format_size(bytes)).collect(), false),
+            (self.memory.iter().map(|&bytes| exact_size(bytes)).collect(), true),
+            (self.page_size.iter().map(|&bytes| exact_size(bytes)).collect(), false),
             (self.sort_memory.iter().map(sort).collect(), true),
             (self.connections.iter().map(usize::to_string).collect(), true),
             (self.is_synchronous.iter().map(commits).collect(), false),
@@ -299,6 +306,24 @@ pub(super) mod tests {
         // What goes wrong in the first trial is said.
         let error = tuned(&Order { time: hour, ..order });
         assert!(error.contains("no database with pages of"), "{error}");
+    }
+
+    #[test]
+    fn a_size_is_read_as_it_was_written() {
+        use gannet_base::units::parse_size;
+        for (bytes, text) in [
+            (1792 << 20, "1792MiB"),
+            (1100 << 20, "1100MiB"),
+            (3 << 30, "3GiB"),
+            (8192, "8KiB"),
+            (1000, "1000B"),
+            (0, "0B"),
+        ] {
+            assert_eq!((&*exact_size(bytes), parse_size(text).unwrap()), (text, bytes));
+        }
+        let memory = vec![1792 << 20, 1843 << 20];
+        let labels = Space { memory, ..space() }.dimensions()[0].values.clone();
+        assert_ne!(labels[0], labels[1]);
     }
 
     #[test]

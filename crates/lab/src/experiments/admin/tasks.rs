@@ -2,12 +2,13 @@
 
 use super::found::Found;
 use super::values::{
-    beside, busy, figure, is_beside, known, lost, median, median_bound, range, range_of, ratio, ratio_bound,
-    seconds_alone, seconds_beside, shown, shown_bound, without,
+    beside, busy, figure, is_beside, lost, median, median_bound, p99_beside, p99_without, range, range_of,
+    ratio, ratio_bound, seconds_alone, seconds_beside, shown, shown_bound, without,
 };
 use crate::admin::task::Task;
 use crate::chart::{Bars, Bound, Figure, Kind as Chart, Line, Spread, number};
 use crate::document::Part;
+use crate::experiments::{are_told_apart, caveat};
 use crate::sides::{GANNET, Side};
 use serde_json::Value;
 
@@ -49,10 +50,6 @@ impl Found<'_> {
         let mut rows = Vec::new();
         for (task, side) in self.rows() {
             let seconds = self.each(side, task, seconds_alone);
-            let speed = self.each(side, task, |told| {
-                let bytes = figure(told, "/phases/idle/data_bytes").filter(|_| task.is_of_all_data())?;
-                ratio(Some(bytes / 1e6), known(seconds_alone(told)))
-            });
             let copy = median_bound(&self.each(side, Task::Copy, seconds_alone));
             let mebibytes = |path: &str| {
                 median(&self.each(side, task, |told| figure(told, path))).map(|bytes| bytes / MIB)
@@ -62,7 +59,7 @@ impl Found<'_> {
                 format!("{}: {}", self.title(side), task.tool(side).unwrap_or_default()),
                 shown_bound(median_bound(&seconds)),
                 range_of(Spread::of_bounds(&seconds)),
-                shown(median(&speed)),
+                self.speed(side, task),
                 shown_bound(ratio_bound(median_bound(&seconds), copy)),
                 shown(mebibytes("/phases/idle/room_at_destination_bytes")),
                 shown(mebibytes("/phases/idle/room_beside_bytes")),
@@ -96,6 +93,15 @@ impl Found<'_> {
             self.bars("alone", "Tasks alone", "seconds", false, seconds_alone),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]
+    }
+
+    /// Megabytes a second of a task that goes through all data, by its median time: of what had to be ended it is that much at most.
+    fn speed(&self, side: Side, task: Task) -> String {
+        let bytes = median(&self.each(side, task, |told| figure(told, "/phases/idle/data_bytes")));
+        let seconds = median_bound(&self.each(side, task, seconds_alone)).filter(|_| task.is_of_all_data());
+        let speed = ratio(bytes.map(|bytes| bytes / 1e6), seconds.map(|bound| bound.value));
+        let at_most = if seconds.is_some_and(|bound| bound.is_at_least) { "≤ " } else { "" };
+        speed.map_or("–".to_owned(), |speed| format!("{at_most}{}", number(speed)))
     }
 
     /// A task's time beside users, or that it had to be ended.
@@ -228,7 +234,7 @@ impl Found<'_> {
     }
 
     pub(super) fn half_load(&self) -> Vec<Part> {
-        let slower = |told: &Value| ratio(beside(told, "open", "p99_ms"), without(told, "open", "p99_ms"));
+        let slower = |told: &Value| ratio_bound(p99_beside(told, "open"), p99_without(told, "open"));
         let name = "transactions_per_second";
         let mut rows = Vec::new();
         for (task, side) in self.rows() {
@@ -241,11 +247,11 @@ impl Found<'_> {
                 self.title(side),
                 format!(
                     "{} → {}",
-                    shown(median(&self.each(side, task, |told| without(told, "open", "p99_ms")))),
-                    shown(median(&self.each(side, task, |told| beside(told, "open", "p99_ms"))))
+                    shown_bound(median_bound(&self.each(side, task, |told| p99_without(told, "open")))),
+                    shown_bound(median_bound(&self.each(side, task, |told| p99_beside(told, "open"))))
                 ),
-                shown(median(&ratios)),
-                range(&ratios),
+                shown_bound(median_bound(&ratios)),
+                range_of(Spread::of_bounds(&ratios)),
                 shown(median(&kept)),
                 seconds,
                 times,
@@ -267,10 +273,20 @@ impl Found<'_> {
                 "Users' p99 at half load beside the task, ÷ without it",
                 "ratio",
                 true,
-                |told| slower(told).map(Bound::from),
+                slower,
             ),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ];
+        let counts_unserved = |&(task, side): &(Task, Side)| {
+            self.task(side, task).iter().any(|told| figure(told, "/phases/open/with/offered").is_some())
+        };
+        if self.rows().iter().any(counts_unserved) {
+            parts.push(Part::Text(
+                "Transactions that had come in by the end and that nobody had served count with the time that they had waited, which is less than they would have taken: where they are more than \
+                 one in a hundred, the p99 is that much at least (≥)."
+                    .to_owned(),
+            ));
+        }
         parts.extend(self.hardly_beside("open"));
         parts
     }
@@ -281,30 +297,32 @@ impl Found<'_> {
         let mut rows = Vec::new();
         for rival in self.contestants().into_iter().filter(|&side| side != GANNET) {
             let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<Bound>| {
-                let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+                let (mut ahead, mut behind, mut alike) = (Vec::new(), Vec::new(), Vec::new());
                 // SQLite's lets nobody write meanwhile.
                 let is_judged =
                     |task: Task| task != Task::Copy && !(task == Task::Compact && rival == Side::Sqlite);
                 for task in Task::ALL.into_iter().filter(|&task| is_judged(task)) {
-                    let each = |side| median_bound(&self.each(side, task, of));
+                    let each = |side| Spread::of_bounds(&self.each(side, task, of));
                     let (Some(ours), Some(theirs)) = (each(GANNET), each(rival)) else { continue };
                     if ours.is_at_least && theirs.is_at_least {
                         continue;
                     }
-                    let figure = |bound| shown_bound(Some(bound));
-                    let told = format!("{} ({} : {})", task.name(), figure(ours), figure(theirs));
-                    let is_ahead = match (ours.is_at_least, theirs.is_at_least) {
-                        (false, false) if is_more_better => ours.value >= theirs.value,
-                        (false, false) => ours.value <= theirs.value,
-                        // Who had to be ended is behind.
-                        (is_ended, _) => !is_ended,
+                    let figure = |spread: Spread| {
+                        shown_bound(Some(Bound { value: spread.median, is_at_least: spread.is_at_least }))
                     };
-                    if is_ahead { ahead.push(told) } else { behind.push(told) }
+                    let told = format!("{} ({} : {})", task.name(), figure(ours), figure(theirs));
+                    let list = match are_told_apart(&self.run.order, ours, theirs) {
+                        false => &mut alike,
+                        true if (ours.median > theirs.median) == is_more_better => &mut ahead,
+                        true => &mut behind,
+                    };
+                    list.push(told);
                 }
                 let listed = |tasks: Vec<String>| {
                     if tasks.is_empty() { "–".to_owned() } else { tasks.join(", ") }
                 };
-                rows.push(vec![self.title(rival), what.to_owned(), listed(ahead), listed(behind)]);
+                let lists = [ahead, behind, alike].map(listed);
+                rows.push([self.title(rival), what.to_owned()].into_iter().chain(lists).collect());
             };
             judge("time alone, s", false, &seconds_alone);
             judge("time at full load, s", false, &|told| seconds_beside(told, "closed"));
@@ -313,18 +331,20 @@ impl Found<'_> {
             });
             judge("transactions lost to one run", false, &lost);
             judge("users' p99 at half load ÷ without", false, &|told| {
-                ratio(beside(told, "open", "p99_ms"), without(told, "open", "p99_ms")).map(Bound::from)
+                ratio_bound(p99_beside(told, "open"), p99_without(told, "open"))
             });
-            judge("users' p99 at half load, ms", false, &|told| {
-                beside(told, "open", "p99_ms").map(Bound::from)
-            });
+            judge("users' p99 at half load, ms", false, &|told| p99_beside(told, "open"));
         }
         if rows.is_empty() {
             return vec![Part::Text("No rival took part.".to_owned())];
         }
-        let head = ["against", "in", "Gannet is ahead (or as good)", "Gannet is behind"];
+        let head = ["against", "in", "Gannet is ahead", "Gannet is behind", "not told apart"];
+        let caveat = caveat(&self.run.order, "", "as much");
         vec![
-            Part::Text("Medians, Gannet's first, of tasks that both have, but for SQLite's VACUUM, which lets nobody write. A task that had to be ended (≥) is behind one that had not; what it cost is told as far as it came.".to_owned()),
+            Part::Text(format!(
+                "Medians, Gannet's first, of tasks that both have, but for SQLite's VACUUM, which lets nobody write. What is known as a bound (≥), as of a task that had to be ended, is behind where that is \
+                 more than the other; what an ended task cost is told as far as it came. {caveat}"
+            )),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]
     }

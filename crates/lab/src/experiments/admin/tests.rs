@@ -87,10 +87,36 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
     assert!(text.contains("| check | PostgreSQL 15 | 1,000 → 500 | 0.500 | one | not within 12 s | ≥ 25.0 | – | 50.0 | ≥ 1,000 |"), "{text}");
     assert!(text.contains("| PostgreSQL 15 | time at full load, s | check (2.00 : ≥ 20.0) | – |"), "{text}");
     assert!(text.contains("transactions lost to one run | check (200 : ≥ 1,000) | – |"), "{text}");
-    assert!(text.contains("| PostgreSQL 15 | time alone, s | – | check (1.00 : 0.800) |"), "{text}");
+    assert!(text.contains("| PostgreSQL 15 | time alone, s | – | – | check (1.00 : 0.800) |"), "{text}");
     assert!(text.contains("users' throughput kept at full load | check (0.900 : 0.500) | –"), "{text}");
+    // A run that did not count who was not served.
+    assert!(!text.contains("they had waited"), "{text}");
     assert!(text.contains("After 3 of the steps") && !text.contains("No rival"), "{text}");
     assert!(text.contains("PostgreSQL's autovacuum is off") && !text.contains("sweep interval"), "{text}");
+}
+
+#[test]
+fn what_nobody_had_served_makes_the_p99_a_bound_and_what_was_ended_the_speed_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ours = told("Gannet", 1.0, Some(2.0), 0.9);
+    (ours["phases"]["open"]["with"]["offered"], ours["phases"]["open"]["with"]["unserved"]) =
+        (1000.into(), 11.into());
+    let mut theirs = told("PostgreSQL 15", 4.0, Some(2.0), 0.9);
+    theirs["phases"]["idle"]["runs"][0]["is_complete"] = false.into();
+    let with = &mut theirs["phases"]["open"]["with"];
+    (with["p99_ms"], with["offered"], with["unserved"]) = (50.0.into(), 1000.into(), 10.into());
+    let steps = vec![(task_id(GANNET, Task::Check, 1), ours), (task_id(POSTGRESQL, Task::Check, 1), theirs)];
+    let report = report(&run(&folder.path().join("run"), &["postgresql"], steps));
+    let text = report.markdown();
+    assert!(text.contains("| check | Gannet | 10.0 → ≥ 20.0 | ≥ 2.00 | one |"), "{text}");
+    assert!(text.contains("| check | PostgreSQL 15 | 10.0 → 50.0 | 5.00 | one |"), "{text}");
+    // It may have been more than 50, too.
+    assert!(text.contains("users' p99 at half load, ms | – | – | check (≥ 20.0 : 50.0) |"), "{text}");
+    assert!(text.contains("count with the time that they had waited"), "{text}");
+    let bars = report.figures().find(|figure| figure.id == "half-load-p99").unwrap();
+    assert!(bars.csv().contains("\"check\",\"Gannet\",2,2,2,at least"), "{}", bars.csv());
+    // 100 MB in 4 s, and then it was ended.
+    assert!(text.contains("| ≥ 4.00 | one | ≤ 25.0 |"), "{text}");
 }
 
 #[test]

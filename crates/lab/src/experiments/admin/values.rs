@@ -7,6 +7,9 @@ use serde_json::Value;
 /// The share of the users' time in which a task that runs once has to be there for it to be judged by that time.
 const MOST: f64 = 0.5;
 
+/// From which share of what came in on those that nobody has served may decide the p99: of them only how long they had waited is known.
+const UNSERVED: f64 = 0.01;
+
 /// The median of what several repetitions brought.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
@@ -86,6 +89,28 @@ pub(super) fn without(told: &Value, load: &str, name: &str) -> Option<f64> {
 /// A figure of the users with the task.
 pub(super) fn with(told: &Value, load: &str, name: &str) -> Option<f64> {
     figure(told, &format!("/phases/{load}/with/{name}"))
+}
+
+/// The users' p99 of a phase.
+fn p99(told: &Value, load: &str, phase: &str) -> Option<Bound> {
+    let of = |name: &str| figure(told, &format!("/phases/{load}/{phase}/{name}"));
+    // Runs of before did not count who was not served.
+    let unserved = ratio(of("unserved"), of("offered"));
+    Some(Bound { value: of("p99_ms")?, is_at_least: unserved.is_some_and(|share| share > UNSERVED) })
+}
+
+/// The users' p99 without the task: the mean of before and behind.
+pub(super) fn p99_without(told: &Value, load: &str) -> Option<Bound> {
+    let (before, behind) = (p99(told, load, "before")?, p99(told, load, "behind")?);
+    Some(Bound {
+        value: (before.value + behind.value) / 2.0,
+        is_at_least: before.is_at_least || behind.is_at_least,
+    })
+}
+
+/// The users' p99 with the task; `None` as of [`beside`].
+pub(super) fn p99_beside(told: &Value, load: &str) -> Option<Bound> {
+    p99(told, load, "with").filter(|_| is_beside(told, load))
 }
 
 /// Whether the users beside a task that runs once had it beside them for most of their time.

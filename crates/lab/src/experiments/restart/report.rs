@@ -2,7 +2,7 @@
 
 use super::series::{HELD_SECONDS, Series};
 use super::{Contestant, On, PROFILE, Plan, WRITE_RATE, contestants, id};
-use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
+use crate::chart::{Bars, Bound, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, Part};
 use crate::record::Record;
 use crate::restart::Side;
@@ -47,12 +47,12 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 }
 
 pub(super) fn told(spread: Option<Spread>) -> String {
-    match spread {
-        Some(spread) if spread.least < spread.most => {
-            format!("{} ({}–{})", number(spread.median), number(spread.least), number(spread.most))
-        }
-        Some(spread) => number(spread.median),
-        None => "–".to_owned(),
+    let Some(spread) = spread else { return "–".to_owned() };
+    let at_least = if spread.is_at_least { "≥ " } else { "" };
+    let median = number(spread.median);
+    match spread.least < spread.most {
+        true => format!("{at_least}{median} ({}–{})", number(spread.least), number(spread.most)),
+        false => format!("{at_least}{median}"),
     }
 }
 
@@ -111,18 +111,17 @@ impl Found<'_> {
         Spread::of(&rates)
     }
 
-    /// Seconds until as much was done as before, where it was, and how often it was not.
-    fn recovered(&self, contestant: &Contestant) -> (Vec<f64>, usize) {
+    /// Seconds until as much was done as before; where it was not, until it was looked at no more.
+    fn recovered(&self, contestant: &Contestant) -> Vec<Bound> {
         // A start has been loaded with what its own repetition had been killed at, where that was measured.
         let reached = |round: u32| {
             let rate = self.before_in(contestant, round)?.rate(self.plan.before.into());
             let after = self.series("loaded", contestant, round)?;
             // Nobody gets back to nothing.
-            Some(after.reaches(SHARE * rate).filter(|_| rate > 0.0))
+            let reached = after.reaches(SHARE * rate).filter(|_| rate > 0.0);
+            Some(reached.map_or(Bound { value: after.end(), is_at_least: true }, Bound::from))
         };
-        let reached: Vec<Option<f64>> = (1..=self.run.order.repeat).filter_map(reached).collect();
-        let missed = reached.iter().filter(|at| at.is_none()).count();
-        (reached.into_iter().flatten().collect(), missed)
+        (1..=self.run.order.repeat).filter_map(reached).collect()
     }
 
     fn introduction(&self) -> Vec<Part> {
@@ -195,8 +194,9 @@ impl Found<'_> {
             first.extend(self.figures("rest", one, "/first_commit_seconds"));
             let first = Spread::of(&first);
             let again = self.spread("rest", one, "/again/first_commit_seconds");
-            let (reached, missed) = self.recovered(one);
-            let reached = Spread::of(&reached);
+            let reached = self.recovered(one);
+            let missed = reached.iter().filter(|bound| bound.is_at_least).count();
+            let reached = Spread::of_bounds(&reached);
             let after: Vec<f64> =
                 self.after(one).iter().map(|series| series.rate(series.seconds() / 2.0)).collect();
             let rate = self.rate(one);
@@ -209,11 +209,7 @@ impl Found<'_> {
                 told(self.log_bytes(one).map(|bytes| scaled(bytes, MEBI))),
                 told(first),
                 told(again),
-                if reached.is_none() && missed == 0 {
-                    "–".to_owned()
-                } else {
-                    format!("{}{not}", told(reached))
-                },
+                format!("{}{not}", told(reached)),
                 rate.map_or("–".to_owned(), |rate| number(rate.median)),
                 after.map_or("–".to_owned(), |after| number(after.median)),
             ]);

@@ -120,7 +120,32 @@ fn a_start_is_compared_with_the_speed_before_its_own_kill() {
     add("crash", 2, samples(0.0, [20; 100]));
     add("loaded", 2, samples(0.2, [20; 60]));
     let found = Found { plan: Plan::of(order.size), contestants: contestants(&order), run: &run };
-    assert_eq!(found.recovered(&one), (vec![0.2], 0));
+    assert_eq!(found.recovered(&one), [Bound::from(0.2)]);
+}
+
+#[test]
+fn a_start_that_did_not_get_back_to_speed_counts_as_long_as_it_was_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = record(folder.path(), &["loaded"]);
+    let order = run.order.clone();
+    drop(run);
+    let mut run = Record::open(&folder.path().join("run")).unwrap();
+    let one = contestants(&order).into_iter().find(|one| one.is_killed()).unwrap();
+    // At once in the first repetition, in the second one not at all, in 6 s.
+    for (round, count) in [(1, 20), (2, 5)] {
+        let samples = samples(0.2, vec![count; 61]);
+        run.add(ended(
+            &id("loaded", &one, round),
+            json!({ "samples": samples, "first_commit_seconds": 0.2 }),
+        ))
+        .unwrap();
+    }
+    let found = Found { plan: Plan::of(order.size), contestants: contestants(&order), run: &run };
+    let seconds: Vec<(String, bool)> =
+        found.recovered(&one).iter().map(|bound| (number(bound.value), bound.is_at_least)).collect();
+    assert_eq!(seconds, [("0.200".to_owned(), false), ("6.20".to_owned(), true)]);
+    let text = super::super::Restart.report(&run).markdown();
+    assert!(text.contains("| ≥ 3.20 (0.200–6.20), 1 times not within its load |"), "{text}");
 }
 
 #[test]

@@ -236,11 +236,17 @@ impl Found<'_> {
 
     fn over_time(&self, profile: &str) -> Vec<Part> {
         let multiple = MULTIPLES[MULTIPLES.len() - 1];
-        let figure = |id: &str, title: &str, y: &str, columns: &[(&str, &str)], unit: f64| {
+        // Without a unit it is what is counted, by the second.
+        let figure = |id: &str, title: &str, y: &str, columns: &[(&str, &str)], unit: Option<f64>| {
             let lines = self.contestants().into_iter().flat_map(|one| {
                 columns.iter().filter_map(move |(column, what)| {
-                    let points = self.samples(&one.name, profile, multiple, column)?;
-                    let points = points.into_iter().map(|(at, value)| (at, value / unit)).collect();
+                    let points = match unit {
+                        None => self.rates(&one.name, profile, multiple, column)?,
+                        Some(unit) => {
+                            let points = self.samples(&one.name, profile, multiple, column)?;
+                            points.into_iter().map(|(at, value)| (at, value / unit)).collect()
+                        }
+                    };
                     Some(Line { name: format!("{}{what}", one.name), points })
                 })
             });
@@ -256,13 +262,13 @@ impl Found<'_> {
         };
         let memory = [("group_resident_bytes", ", no files"), ("group_cached_bytes", ", cached")];
         vec![
-            figure("transactions", "Transactions", "transactions a second", &[("transactions", "")], 1.0),
-            figure("p50", "Latency of half of the transactions", "ms", &[("p50_ms", "")], 1.0),
-            figure("p95", "Latency of 95 of 100 transactions", "ms", &[("p95_ms", "")], 1.0),
-            figure("p99", "Latency of 99 of 100 transactions", "ms", &[("p99_ms", "")], 1.0),
-            figure("writes", "Writes of the device", "writes a second", &[("device_writes", "")], 1.0),
-            figure("reads", "Reads of the device", "reads a second", &[("device_reads", "")], 1.0),
-            figure("memory", "Memory of the server's group", "MiB", &memory, MIB),
+            figure("transactions", "Transactions", "transactions a second", &[("transactions", "")], None),
+            figure("p50", "Latency of half of the transactions", "ms", &[("p50_ms", "")], Some(1.0)),
+            figure("p95", "Latency of 95 of 100 transactions", "ms", &[("p95_ms", "")], Some(1.0)),
+            figure("p99", "Latency of 99 of 100 transactions", "ms", &[("p99_ms", "")], Some(1.0)),
+            figure("writes", "Writes of the device", "writes a second", &[("device_writes", "")], None),
+            figure("reads", "Reads of the device", "reads a second", &[("device_reads", "")], None),
+            figure("memory", "Memory of the server's group", "MiB", &memory, Some(MIB)),
         ]
     }
 }

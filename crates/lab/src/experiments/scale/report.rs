@@ -152,7 +152,8 @@ impl Found<'_> {
         parts
     }
 
-    /// A column of the samples of the first repetition, by seconds.
+    /// A column of the samples of the first repetition, by seconds; no number where a sample has none of it. Runs of before wrote 0 for the latencies of a sample in which no
+    /// transaction ended.
     pub(super) fn samples(
         &self,
         contestant: &str,
@@ -161,11 +162,28 @@ impl Found<'_> {
         column: &str,
     ) -> Option<Vec<(f64, f64)>> {
         let samples = self.output(contestant, profile, multiple, 1)?.pointer("/measured/samples")?;
-        let place = samples["columns"].as_array()?.iter().position(|name| name == column)?;
+        let place_of = |column: &str| samples["columns"].as_array()?.iter().position(|name| name == column);
+        let (place, transactions) = (place_of(column)?, place_of("transactions"));
+        let is_latency = column.ends_with("_ms");
+        let is_empty = |row: &Value| transactions.is_some_and(|place| row[place].as_f64() == Some(0.0));
+        let value = |row: &Value| row[place].as_f64().filter(|_| !(is_latency && is_empty(row)));
         let rows = samples["rows"].as_array()?.iter();
         let points: Vec<(f64, f64)> =
-            rows.filter_map(|row| Some((row[0].as_f64()?, row[place].as_f64()?))).collect();
-        (!points.is_empty()).then_some(points)
+            rows.filter_map(|row| Some((row[0].as_f64()?, value(row).unwrap_or(f64::NAN)))).collect();
+        points.iter().any(|point| point.1.is_finite()).then_some(points)
+    }
+
+    /// A column that counts, as counts a second: samples are not all of one length.
+    pub(super) fn rates(
+        &self,
+        contestant: &str,
+        profile: &str,
+        multiple: f64,
+        column: &str,
+    ) -> Option<Vec<(f64, f64)>> {
+        let mut since = 0.0;
+        let rate = |(at, count): (f64, f64)| (at, count / (at - std::mem::replace(&mut since, at)));
+        Some(self.samples(contestant, profile, multiple, column)?.into_iter().map(rate).collect())
     }
 
     fn memory(&self) -> Vec<Part> {
@@ -276,7 +294,11 @@ mod tests {
             "measured": {
                 "transactions_per_second": rate, "p50_ms": 1.0, "device_per_second": { "reads": 12.0 },
                 "kinds": { "new-order": { "count": 10, "p99_ms": 7.0 } },
-                "samples": { "columns": ["seconds", "device_writes"], "rows": [[1.0, 30], [2.0, 50]] },
+                "samples": {
+                    "columns": ["seconds", "transactions", "p99_ms", "device_writes"],
+                    // The second one is twice as long, and nothing ended in it: 0 is as old runs have it.
+                    "rows": [[1.0, 10, 7.0, 30], [3.0, 0, 0.0, 50], [4.0, 0, null, 60], [5.0, 20, 9.0, 70]],
+                },
             },
             "whole": { "device_per_transaction": { "written_bytes": 2048.0 } },
             "conditions": [{ "number": 1, "says": "all is well", "violations": violations }],
@@ -318,6 +340,26 @@ mod tests {
         for figure in ["p50-as-is.svg", "p95-as-is.svg", "p99-as-is.svg"] {
             assert!(text.contains(figure), "{figure}: {text}");
         }
+    }
+
+    #[test]
+    fn over_time_counts_are_by_the_second_and_nothing_is_known_of_what_did_not_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = of(&record(folder.path(), &[("Gannet", MULTIPLES[MULTIPLES.len() - 1], 10.0)], 0));
+        let csv = |id: &str| document.figures().find(|figure| figure.id == id).unwrap().csv();
+        let lines = |id: &str| csv(id).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(
+            lines("p99-as-is"),
+            ["\"Gannet\",1,7", "\"Gannet\",3,", "\"Gannet\",4,", "\"Gannet\",5,9"]
+        );
+        assert_eq!(
+            lines("transactions-as-is"),
+            ["\"Gannet\",1,10", "\"Gannet\",3,0", "\"Gannet\",4,0", "\"Gannet\",5,20"]
+        );
+        assert_eq!(
+            lines("writes-as-is"),
+            ["\"Gannet\",1,30", "\"Gannet\",3,25", "\"Gannet\",4,60", "\"Gannet\",5,70"]
+        );
     }
 
     #[test]

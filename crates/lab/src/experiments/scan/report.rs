@@ -5,6 +5,7 @@ use super::found::{Found, Memory, PATTERNS, mebibytes, megabytes, plain, ranged}
 use super::{BUDGET_SHARE, Contestant, FIREBIRD, POSTGRESQL, SEQUENTIAL_BLOCK, SQLITE};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, LEFT_OUT, Part};
+use crate::experiments::{are_told_apart, caveat};
 use crate::record::{Ended, Record};
 use crate::scan::Plan as QueryPlan;
 use crate::scan::ROW_LEN;
@@ -331,7 +332,7 @@ fn against(found: &Found<'_>) -> Vec<Part> {
                 let Some((best, theirs)) = best else { continue };
                 let memory = if memory == Memory::Twice { "2×" } else { "fitting" };
                 let (what, whom) = (format!("{title}, {memory}"), format!("{} ÷ {}", ours.name, best.name));
-                let list = match are_told_apart(found, mine, theirs) {
+                let list = match are_told_apart(&found.run.order, mine, theirs) {
                     false => &mut alike,
                     true if mine.median > theirs.median => &mut ahead,
                     true => &mut behind,
@@ -358,29 +359,9 @@ fn against(found: &Found<'_>) -> Vec<Part> {
         format!("Gannet, in the first of its modes, {what}: {list}.")
     });
     let told: Vec<String> = told.collect();
-    let text = format!("{} {}", told.join(" "), caveat(found));
+    let caveat = caveat(&found.run.order, ", by queries that are short", "as fast");
+    let text = format!("{} {caveat}", told.join(" "));
     vec![Part::Table(head, rows), Part::Text(text)]
-}
-
-/// By how much a rate measured once has to be above another one.
-const ONCE: f64 = 1.5;
-
-/// Whether two rates differ by more than chance does.
-fn are_told_apart(found: &Found<'_>, one: Spread, other: Spread) -> bool {
-    match found.run.order.repeat {
-        1 => one.median.max(other.median) >= one.median.min(other.median) * ONCE,
-        _ => one.least > other.most || other.least > one.most,
-    }
-}
-
-/// What is to be thought of differences.
-fn caveat(found: &Found<'_>) -> String {
-    match found.run.order.repeat {
-        1 => format!(
-            "Each was measured once, by queries that are short: what is not {ONCE} times as fast may be so by chance, and is not told apart."
-        ),
-        _ => "Those whose ranges overlap are not told apart.".to_owned(),
-    }
 }
 
 /// For each pattern the fastest mode in either column, and what each leaves in the cache.

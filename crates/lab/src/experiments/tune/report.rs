@@ -9,7 +9,7 @@ use crate::tune::builtin::Size;
 use crate::tune::explain::{Why, percent};
 use crate::tune::interval::Interval;
 use crate::tune::report::{WHY_HEAD, WHY_LEGEND, parts, plus_minus, settings_file, spread, why_cells};
-use crate::tune::tuner::{Tuned, per_second};
+use crate::tune::tuner::{Tuned, exact_size, per_second};
 use gannet_base::units::format_size;
 use serde_json::Value;
 
@@ -212,11 +212,11 @@ impl<'r> Found<'r> {
         format!(
             "{begin} It picked memory {} and pages of {}: {} transactions a second. The sweep above, measured without it, had its peak with memory {} and pages of {}: {}; with what \
              the tuner picked it had {}. The intervals of pick and peak {}.",
-            format_size(config.memory),
-            format_size(config.page_size),
+            exact_size(config.memory),
+            exact_size(config.page_size),
             plus_minus(Some(of_pick)),
-            format_size(peak.memory),
-            format_size(peak.page_size),
+            exact_size(peak.memory),
+            exact_size(peak.page_size),
             plus_minus(Some(*of_peak)),
             plus_minus(sweep_at_pick),
             if overlap { "overlap" } else { "do not overlap" }
