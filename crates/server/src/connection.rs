@@ -5,7 +5,8 @@
 //!    protocol says. Whatever the error came from, the transaction has failed.
 //! 2. Memory for a message is taken from the budget as its bytes arrive, not as its length claims; one that does not fit is read past
 //!    and refused.
-//! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed.
+//! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed: within
+//!    [`LAST_WORDS_LIMIT`], whether the client reads what it is told last or not. Behind its goodbye nothing is sent.
 //! 4. Where message boundaries may have been lost, the connection ends: nothing is run that was not sent as a statement.
 //! 5. A statement that takes data can be ended wherever its client has stopped sending, in the middle of a message as well: what has come of that is
 //!    kept, and its rest passed over before the next one.
@@ -38,6 +39,8 @@ const FIRST_PIECE: usize = 256 << 10;
 
 /// How often a statement that waits for COPY data can find that it is to end.
 const COPY_PERIOD: Duration = Duration::from_millis(100);
+/// How long it is waited for a client to take what it is told last.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(3);
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ pub(crate) enum End {
     Client,
     /// The client took too long.
     Late,
-    /// The server ends it, after telling the client why.
+    /// The server ends it: what is still to be sent tells the client why.
     Told,
 }
 
@@ -142,24 +145,31 @@ pub(crate) struct Body {
 impl Connection {
     /// Serves the connection to its end.
     pub(crate) fn serve(mut self) {
-        let served = catch_unwind(AssertUnwindSafe(|| {
-            let ended = match self.start_up() {
-                Ok(mut session) => session.run(&mut self),
-                Err(End::Late) => Err(self
-                    .fatal(&Error::new(SqlState::QUERY_CANCELED, "canceling authentication due to timeout"))),
-                Err(end) => Err(end),
-            };
-            if let Err(End::Client) = ended {
-                let _ = self.send();
-            }
-        }));
-        if served.is_err() {
-            // The panic's message is on the server's standard error; the session was dropped, which has rolled back.
+        let served = catch_unwind(AssertUnwindSafe(|| self.converse()));
+        let ended = served.unwrap_or_else(|_| {
+            // The panic's message is on the server's standard error.
             self.out.clear();
-            let _ = self.fatal(&Error::internal("the session has panicked"));
+            Err(self.fatal(&Error::internal("the session has panicked")))
+        });
+        // The session was dropped, which has rolled back: nobody else waits for a client that does not read.
+        if let Err(End::Told) = ended {
+            self.stream.set_deadline(Some(LAST_WORDS_LIMIT));
+            let _ = self.send();
         }
         self.stream.say_goodbye();
         self.socket.close();
+    }
+
+    /// Lets the client in, and does what it says until its session ends.
+    fn converse(&mut self) -> Step<()> {
+        match self.start_up() {
+            Ok(mut session) => session.run(self),
+            Err(End::Late) => {
+                let message = "canceling authentication due to timeout";
+                Err(self.fatal(&Error::new(SqlState::QUERY_CANCELED, message)))
+            }
+            Err(end) => Err(end),
+        }
     }
 
     pub(crate) fn send(&mut self) -> Step<()> {
@@ -168,10 +178,9 @@ impl Connection {
         Ok(sent?)
     }
 
-    /// Tells the client that the connection ends, and why.
+    /// The client is to be told that the connection ends, and why: once its session has ended.
     pub(crate) fn fatal(&mut self, error: &Error) -> End {
         self.out.report(b'E', "FATAL", error);
-        let _ = self.send();
         End::Told
     }
 
