@@ -11,16 +11,15 @@
 //! 5. A statement that takes data can be ended wherever its client has stopped sending, in the middle of a message as well: what has come of that is
 //!    kept, and its rest passed over before the next one.
 
-use crate::client::{Formats, Wire};
+use crate::client::{Wire, read_formats};
 use crate::message::{self, Codes, Message, Output, Target};
 use crate::server::{Place, Shared};
 use crate::stream::{Socket, Stream};
 use gannet_base::memory::Purpose;
-use gannet_sql::session::{Interrupt, Session, TransactionStatus};
+use gannet_sql::session::{Formats, Interrupt, Session, TransactionStatus};
 use gannet_sql::types::{binary, cast, text};
 use gannet_sql::{Error, Execution, Result, SqlState, Type, Value};
 use gannet_store::{Engine, WorkMemory};
-use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -327,10 +326,6 @@ impl Connection {
 pub(crate) struct Connected {
     session: Session,
     interrupt: Interrupt,
-    /// Result formats of the unnamed portal.
-    unnamed_formats: Formats,
-    /// Those of others.
-    formats: HashMap<String, Formats>,
     /// After an error: until Sync.
     skipping: bool,
     /// The client was told that all is done, and has sent nothing since: from then on its idle time counts.
@@ -339,14 +334,7 @@ pub(crate) struct Connected {
 
 impl Connected {
     pub(crate) fn new(session: Session) -> Self {
-        Connected {
-            interrupt: session.interrupt(),
-            session,
-            unnamed_formats: Formats::default(),
-            formats: HashMap::new(),
-            skipping: false,
-            is_idle: false,
-        }
+        Connected { interrupt: session.interrupt(), session, skipping: false, is_idle: false }
     }
 
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
@@ -488,12 +476,12 @@ impl Connected {
                 Wire::new(connection, Formats::default(), false).describe(prepared.columns());
             }
             Message::Describe(Target::Portal, name) => {
-                let formats = self.formats_of(name);
+                let formats = self.session.portal_formats(name);
                 let columns = self.session.portal_columns(name)?;
                 Wire::new(connection, formats, false).describe(columns);
             }
             Message::Execute { portal, limit } => {
-                let formats = self.formats_of(portal);
+                let formats = self.session.portal_formats(portal);
                 let mut wire = Wire::new(connection, formats, false);
                 let limit = u64::try_from(limit).unwrap_or(0);
                 if self.session.execute(portal, limit, &mut wire)? == Execution::Suspended {
@@ -503,10 +491,7 @@ impl Connected {
             Message::Close(target, name) => {
                 match target {
                     Target::Statement => self.session.close_prepared(name),
-                    Target::Portal => {
-                        self.session.close_portal(name);
-                        self.formats.remove(name);
-                    }
+                    Target::Portal => self.session.close_portal(name),
                 }
                 connection.out.plain(b'3');
             }
@@ -543,7 +528,7 @@ impl Connected {
                 ),
             ));
         }
-        let (given, wanted) = (Formats::new(formats)?, Formats::new(results)?);
+        let (given, mut wanted) = (read_formats(formats)?, read_formats(results)?);
         self.session.may_bind(&prepared)?;
         let engine = self.session.state().engine.clone();
         let style = self.session.input_style();
@@ -574,34 +559,22 @@ impl Connected {
                 error.context(format!("{name} parameter ${}", index + 1))
             })?);
         }
-        if let Some(columns) = prepared.columns().map(<[_]>::len)
-            && results.len() > 1
-            && results.len() != columns
-        {
-            return Err(Error::new(
-                SqlState::PROTOCOL_VIOLATION,
-                format!("bind message has {} result formats but query has {columns} columns", results.len()),
-            ));
+        match prepared.columns().map(<[_]>::len) {
+            Some(columns) if results.len() > 1 && results.len() != columns => {
+                let message = format!(
+                    "bind message has {} result formats but query has {columns} columns",
+                    results.len()
+                );
+                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+            }
+            Some(_) => {}
+            // As in PostgreSQL, any number of them will do: none is kept.
+            None => wanted = Formats::default(),
         }
         if portal.is_empty() {
             self.session.close_portal("");
         }
-        self.session.bind(portal, statement, prepared, parameters)?;
-        if self.session.portals() == 1 {
-            // All others have ended, with their transactions or by errors.
-            self.formats.clear();
-        }
-        if portal.is_empty() {
-            self.unnamed_formats = wanted;
-        } else {
-            self.formats.insert(portal.to_owned(), wanted);
-        }
-        Ok(())
-    }
-
-    fn formats_of(&self, portal: &str) -> Formats {
-        let found = if portal.is_empty() { Some(&self.unnamed_formats) } else { self.formats.get(portal) };
-        found.cloned().unwrap_or_default()
+        self.session.bind(portal, statement, prepared, parameters, wanted)
     }
 }
 
