@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::message::{Codes, Output};
 use gannet_base::memory::Purpose;
-use gannet_sql::session::CopyFormat;
+use gannet_sql::session::{CopyFormat, Formats};
 use gannet_sql::types::binary;
 use gannet_sql::types::text::{self, TextStyle};
 use gannet_sql::{Client, CommandTag, Error, Notice, OutputColumn, Result, SqlState, Type, Value};
@@ -26,44 +26,24 @@ fn large_bytes(value: &Value, is_binary: bool) -> usize {
     }
 }
 
-/// Formats of parameters or of a result's columns.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Formats {
-    #[default]
-    Text,
-    Binary,
-    /// Those that are true are binary.
-    Each(Box<[bool]>),
-}
-
-impl Formats {
-    /// As Bind gives them: none (all text), one for all, or one for each.
-    ///
-    /// # Errors
-    /// 22023: there are no such formats.
-    pub(crate) fn new(codes: Codes<'_>) -> Result<Self> {
-        if let Some(code) = codes.iter().find(|code| !(0..=1).contains(code)) {
-            return Err(Error::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("unsupported format code: {code}"),
-            ));
-        }
-        Ok(if codes.iter().all(|code| code == 0) {
-            Formats::Text
-        } else if codes.iter().all(|code| code == 1) {
-            Formats::Binary
-        } else {
-            Formats::Each(codes.iter().map(|code| code == 1).collect())
-        })
+/// Formats as Bind gives them: none (all text), one for all, or one for each.
+///
+/// # Errors
+/// 22023: there are no such formats.
+pub(crate) fn read_formats(codes: Codes<'_>) -> Result<Formats> {
+    if let Some(code) = codes.iter().find(|code| !(0..=1).contains(code)) {
+        return Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("unsupported format code: {code}"),
+        ));
     }
-
-    pub(crate) fn is_binary(&self, column: usize) -> bool {
-        match self {
-            Formats::Text => false,
-            Formats::Binary => true,
-            Formats::Each(each) => each.get(column) == Some(&true),
-        }
-    }
+    Ok(if codes.iter().all(|code| code == 0) {
+        Formats::Text
+    } else if codes.iter().all(|code| code == 1) {
+        Formats::Binary
+    } else {
+        Formats::Each(codes.iter().map(|code| code == 1).collect())
+    })
 }
 
 /// Gives results to the client of a connection.

@@ -5,21 +5,21 @@
 //!    protocol says. Whatever the error came from, the transaction has failed.
 //! 2. Memory for a message is taken from the budget as its bytes arrive, not as its length claims; one that does not fit is read past
 //!    and refused.
-//! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed.
+//! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed: within
+//!    [`LAST_WORDS_LIMIT`], whether the client reads what it is told last or not. Behind its goodbye nothing is sent.
 //! 4. Where message boundaries may have been lost, the connection ends: nothing is run that was not sent as a statement.
 //! 5. A statement that takes data can be ended wherever its client has stopped sending, in the middle of a message as well: what has come of that is
 //!    kept, and its rest passed over before the next one.
 
-use crate::client::{Formats, Wire};
+use crate::client::{Wire, read_formats};
 use crate::message::{self, Codes, Message, Output, Target};
 use crate::server::{Place, Shared};
 use crate::stream::{Socket, Stream};
 use gannet_base::memory::Purpose;
-use gannet_sql::session::{Interrupt, Session, TransactionStatus};
+use gannet_sql::session::{Formats, Interrupt, Session, TransactionStatus};
 use gannet_sql::types::{binary, cast, text};
 use gannet_sql::{Error, Execution, Result, SqlState, Type, Value};
 use gannet_store::{Engine, WorkMemory};
-use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,6 +38,8 @@ const FIRST_PIECE: usize = 256 << 10;
 
 /// How often a statement that waits for COPY data can find that it is to end.
 const COPY_PERIOD: Duration = Duration::from_millis(100);
+/// How long it is waited for a client to take what it is told last.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(3);
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ pub(crate) enum End {
     Client,
     /// The client took too long.
     Late,
-    /// The server ends it, after telling the client why.
+    /// The server ends it: what is still to be sent tells the client why.
     Told,
 }
 
@@ -142,24 +144,31 @@ pub(crate) struct Body {
 impl Connection {
     /// Serves the connection to its end.
     pub(crate) fn serve(mut self) {
-        let served = catch_unwind(AssertUnwindSafe(|| {
-            let ended = match self.start_up() {
-                Ok(mut session) => session.run(&mut self),
-                Err(End::Late) => Err(self
-                    .fatal(&Error::new(SqlState::QUERY_CANCELED, "canceling authentication due to timeout"))),
-                Err(end) => Err(end),
-            };
-            if let Err(End::Client) = ended {
-                let _ = self.send();
-            }
-        }));
-        if served.is_err() {
-            // The panic's message is on the server's standard error; the session was dropped, which has rolled back.
+        let served = catch_unwind(AssertUnwindSafe(|| self.converse()));
+        let ended = served.unwrap_or_else(|_| {
+            // The panic's message is on the server's standard error.
             self.out.clear();
-            let _ = self.fatal(&Error::internal("the session has panicked"));
+            Err(self.fatal(&Error::internal("the session has panicked")))
+        });
+        // The session was dropped, which has rolled back: nobody else waits for a client that does not read.
+        if let Err(End::Told) = ended {
+            self.stream.set_deadline(Some(LAST_WORDS_LIMIT));
+            let _ = self.send();
         }
         self.stream.say_goodbye();
         self.socket.close();
+    }
+
+    /// Lets the client in, and does what it says until its session ends.
+    fn converse(&mut self) -> Step<()> {
+        match self.start_up() {
+            Ok(mut session) => session.run(self),
+            Err(End::Late) => {
+                let message = "canceling authentication due to timeout";
+                Err(self.fatal(&Error::new(SqlState::QUERY_CANCELED, message)))
+            }
+            Err(end) => Err(end),
+        }
     }
 
     pub(crate) fn send(&mut self) -> Step<()> {
@@ -168,10 +177,9 @@ impl Connection {
         Ok(sent?)
     }
 
-    /// Tells the client that the connection ends, and why.
+    /// The client is to be told that the connection ends, and why: once its session has ended.
     pub(crate) fn fatal(&mut self, error: &Error) -> End {
         self.out.report(b'E', "FATAL", error);
-        let _ = self.send();
         End::Told
     }
 
@@ -318,10 +326,6 @@ impl Connection {
 pub(crate) struct Connected {
     session: Session,
     interrupt: Interrupt,
-    /// Result formats of the unnamed portal.
-    unnamed_formats: Formats,
-    /// Those of others.
-    formats: HashMap<String, Formats>,
     /// After an error: until Sync.
     skipping: bool,
     /// The client was told that all is done, and has sent nothing since: from then on its idle time counts.
@@ -330,14 +334,7 @@ pub(crate) struct Connected {
 
 impl Connected {
     pub(crate) fn new(session: Session) -> Self {
-        Connected {
-            interrupt: session.interrupt(),
-            session,
-            unnamed_formats: Formats::default(),
-            formats: HashMap::new(),
-            skipping: false,
-            is_idle: false,
-        }
+        Connected { interrupt: session.interrupt(), session, skipping: false, is_idle: false }
     }
 
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
@@ -479,12 +476,12 @@ impl Connected {
                 Wire::new(connection, Formats::default(), false).describe(prepared.columns());
             }
             Message::Describe(Target::Portal, name) => {
-                let formats = self.formats_of(name);
+                let formats = self.session.portal_formats(name);
                 let columns = self.session.portal_columns(name)?;
                 Wire::new(connection, formats, false).describe(columns);
             }
             Message::Execute { portal, limit } => {
-                let formats = self.formats_of(portal);
+                let formats = self.session.portal_formats(portal);
                 let mut wire = Wire::new(connection, formats, false);
                 let limit = u64::try_from(limit).unwrap_or(0);
                 if self.session.execute(portal, limit, &mut wire)? == Execution::Suspended {
@@ -494,10 +491,7 @@ impl Connected {
             Message::Close(target, name) => {
                 match target {
                     Target::Statement => self.session.close_prepared(name),
-                    Target::Portal => {
-                        self.session.close_portal(name);
-                        self.formats.remove(name);
-                    }
+                    Target::Portal => self.session.close_portal(name),
                 }
                 connection.out.plain(b'3');
             }
@@ -534,7 +528,7 @@ impl Connected {
                 ),
             ));
         }
-        let (given, wanted) = (Formats::new(formats)?, Formats::new(results)?);
+        let (given, mut wanted) = (read_formats(formats)?, read_formats(results)?);
         self.session.may_bind(&prepared)?;
         let engine = self.session.state().engine.clone();
         let style = self.session.input_style();
@@ -565,34 +559,22 @@ impl Connected {
                 error.context(format!("{name} parameter ${}", index + 1))
             })?);
         }
-        if let Some(columns) = prepared.columns().map(<[_]>::len)
-            && results.len() > 1
-            && results.len() != columns
-        {
-            return Err(Error::new(
-                SqlState::PROTOCOL_VIOLATION,
-                format!("bind message has {} result formats but query has {columns} columns", results.len()),
-            ));
+        match prepared.columns().map(<[_]>::len) {
+            Some(columns) if results.len() > 1 && results.len() != columns => {
+                let message = format!(
+                    "bind message has {} result formats but query has {columns} columns",
+                    results.len()
+                );
+                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+            }
+            Some(_) => {}
+            // As in PostgreSQL, any number of them will do: none is kept.
+            None => wanted = Formats::default(),
         }
         if portal.is_empty() {
             self.session.close_portal("");
         }
-        self.session.bind(portal, statement, prepared, parameters)?;
-        if self.session.portals() == 1 {
-            // All others have ended, with their transactions or by errors.
-            self.formats.clear();
-        }
-        if portal.is_empty() {
-            self.unnamed_formats = wanted;
-        } else {
-            self.formats.insert(portal.to_owned(), wanted);
-        }
-        Ok(())
-    }
-
-    fn formats_of(&self, portal: &str) -> Formats {
-        let found = if portal.is_empty() { Some(&self.unnamed_formats) } else { self.formats.get(portal) };
-        found.cloned().unwrap_or_default()
+        self.session.bind(portal, statement, prepared, parameters, wanted)
     }
 }
 

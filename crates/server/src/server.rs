@@ -484,7 +484,8 @@ fn accept(shared: &Arc<Shared>, listener: &impl AsFd, mut next: impl FnMut() -> 
     while !shared.is_stopping() {
         // Whatever this says, accepting is tried: it does not wait.
         let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&period));
-        loop {
+        // However many come one behind the other.
+        while !shared.is_stopping() {
             match next() {
                 Ok((socket, trusted)) => welcome(shared, socket, trusted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -623,5 +624,44 @@ fn remove_stale(path: &Path) -> Result<()> {
         Ok(_) => Err(Error::Setup(format!("another server listens on {}", path.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(_) => fs::remove_file(path).map_err(|error| Error::Setup(format!("{}: {error}", path.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_store::{CreateOptions, EngineOptions};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_listener_ends_however_many_connections_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let temp_folder = Some(folder.path().join("temp"));
+        let engine = Engine::new(&EngineOptions { memory: 64 << 20, temp_folder }).unwrap();
+        let path = folder.path().join("shop.gnt");
+        let create = CreateOptions { segment_size: 1 << 20, ..CreateOptions::default() };
+        let open = OpenOptions::default();
+        Database::create(&engine, &path, &create, &open, "owner").unwrap().close().unwrap();
+        let options = ServerOptions {
+            paths: vec![path],
+            listen: Vec::new(),
+            sockets: Vec::new(),
+            port: 5513,
+            insecure_trust: false,
+            tls: None,
+            max_connections: 1,
+            open,
+            owner: "owner".to_owned(),
+        };
+        let server = Server::start(&engine, &options).unwrap();
+        let listener = UnixStream::pair().unwrap();
+        let mut came = 0;
+        accept(&server.shared, &listener.0, || {
+            came += 1;
+            assert!(came < 100, "it goes on");
+            server.shared.stopping.store(true, Ordering::SeqCst);
+            Ok((UnixStream::pair()?.0.into(), true))
+        });
+        server.stop(DROP_LIMIT).unwrap();
     }
 }

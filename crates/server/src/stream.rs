@@ -19,8 +19,8 @@ use std::time::Duration;
 /// side answers first, it waits at once. To wait in `recv` is one call less, but a Unix socket wakes whoever sleeps there also when the other
 /// side has taken its last message: for nothing, once for each answer.
 ///
-/// A write that the client makes wait goes on when it reads again, or fails when the connection is to end: nobody holds a
-/// session by not reading.
+/// A write that the client makes wait goes on when it reads again, or fails when the connection is to end, or its time is over: nobody
+/// holds a session by not reading.
 #[derive(Debug)]
 pub(crate) struct Socket {
     end: End,
@@ -168,20 +168,22 @@ impl Socket {
         };
     }
 
-    /// Reads through this handle fail with [`io::ErrorKind::TimedOut`] when so much time has passed from now; `None`: never.
+    /// Reads and writes through this handle that would wait fail with [`io::ErrorKind::TimedOut`] when so much time has passed from now;
+    /// `None`: never.
     pub(crate) fn set_deadline(&mut self, limit: Option<Duration>) {
         self.set_patience(Patience::within(limit));
     }
 
-    /// Reads through this handle wait only so long.
+    /// Reads and writes through this handle wait only so long.
     pub(crate) fn set_patience(&mut self, patience: Patience) {
         self.patience = patience;
     }
 
     /// Waits until there is room for something to send, or an error to be told.
     fn wait_for_room(&self) -> io::Result<()> {
-        let period = Timespec::try_from(ENDING_PERIOD).map_err(io::Error::other)?;
         while !self.ending.load(Ordering::SeqCst) {
+            let left = self.patience.turn()?.map_or(ENDING_PERIOD, |left| left.min(ENDING_PERIOD));
+            let period = Timespec::try_from(left).map_err(io::Error::other)?;
             match poll(&mut [PollFd::new(self, PollFlags::OUT)], Some(&period)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
@@ -363,6 +365,7 @@ impl Stream {
     /// Tells a client that encrypts that nothing more comes. Nobody waits for it.
     pub(crate) fn say_goodbye(&mut self) {
         if let Some(Layer::Tls(tls)) = &mut self.layer {
+            tls.sock.set_deadline(Some(Duration::ZERO));
             tls.conn.send_close_notify();
             let _ = tls.conn.write_tls(&mut tls.sock);
         }
@@ -373,7 +376,7 @@ impl Stream {
         matches!(self.layer, Some(Layer::Tls(_)))
     }
 
-    /// Reads fail with [`io::ErrorKind::TimedOut`] when so much time has passed from now; `None`: never.
+    /// See [`Socket::set_deadline`].
     pub(crate) fn set_deadline(&mut self, limit: Option<Duration>) {
         match &mut self.layer {
             Some(Layer::Plain(socket)) => socket.set_deadline(limit),

@@ -1,7 +1,7 @@
 //! Statements that are large, deep or many: each is answered, or refused with an error that says why, and the server goes on.
 
 use crate::cancel::memory;
-use crate::client::{Body, Outcome, bind, execute, frame, parse, target};
+use crate::client::{Body, Outcome, bind, bind_each, execute, frame, parse, target};
 use crate::fixture::Fixture;
 
 const TABLE: &str = "create table t (a int primary key, b text)";
@@ -130,7 +130,8 @@ fn prepared_statements_take_memory_of_the_budget() {
     assert!(memory() < began + (128 << 20), "{count} statements, {} bytes", memory() - began);
     // Others go on; this one too, once it has closed some.
     fixture.connect().run("select count(*) from t");
-    assert_eq!(wire.series(&[parse("", "select 1", &[])]).state(), "53200");
+    let longer = "select a, b, a, b from t where a > $1 order by b, a";
+    assert_eq!(wire.series(&[parse("", longer, &[])]).state(), "53200");
     wire.run("deallocate all");
     wire.series(&[parse("", "select 1", &[]), bind("", "", 0, &[], 0), execute("", 0)]).good();
     // Texts count by their length.
@@ -161,6 +162,78 @@ fn portals_take_memory_of_the_budget() {
     assert!(count > 1_000 && told.state() == "53200", "{count} {told:?}");
     wire.run("rollback");
     assert_eq!(wire.series(&[with_value(0), execute("p0", 0)]).good().one(), value);
+}
+
+#[test]
+fn formats_and_types_that_nobody_needs_take_memory_of_the_budget_or_none() {
+    let fixture = Fixture::alone(TABLE);
+    let mut wire = fixture.connect();
+    let began = memory();
+    // As many as the protocol can count.
+    let mixed: Vec<i16> = (0..u16::MAX).map(|index| (index % 2) as i16).collect();
+    wire.series(&[parse("s", "begin", &[])]).good();
+    wire.run("begin");
+    let mut bound = bind_each("p0000", "s", &[], &[], &mixed);
+    for number in 0..800 {
+        // Its name, behind the head.
+        bound[5..10].copy_from_slice(format!("p{number:04}").as_bytes());
+        wire.series(std::slice::from_ref(&bound)).good();
+    }
+    let more = memory().saturating_sub(began);
+    assert!(more < 32 << 20, "{more} bytes");
+    // Those of columns are kept, and count.
+    wire.run("rollback");
+    let columns: Vec<String> = (0..1_500).map(|column| column.to_string()).collect();
+    wire.series(&[parse("wide", &format!("select {}", columns.join(",")), &[])]).good();
+    let each = |number: usize, formats: &[i16]| bind_each(&format!("p{number}"), "wide", &[], &[], formats);
+    wire.run("begin");
+    let (plain, told) = until_error(1_000_000, |number| wire.series(&[each(number, &[0])]));
+    assert_eq!(told.state(), "53200", "{told:?}");
+    wire.run("rollback; begin");
+    let (with_formats, told) = until_error(1_000_000, |number| wire.series(&[each(number, &mixed[..1_500])]));
+    assert_eq!(told.state(), "53200", "{told:?}");
+    assert!(2 * with_formats < plain, "{with_formats} and {plain} portals");
+    // Types of parameters that the statement has not.
+    wire.run("rollback");
+    let types = vec![23; usize::from(u16::MAX)];
+    let (count, told) =
+        until_error(10_000, |number| wire.series(&[parse(&format!("t{number}"), "begin", &types)]));
+    assert!(count < 100 && told.state() == "53200", "{count} {told:?}");
+}
+
+#[test]
+fn a_statement_that_was_closed_is_charged_as_long_as_it_has_a_portal() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let long = "x".repeat(10_000);
+    let mut closed = |name: &str, number: usize, begin: bool| {
+        let (text, portal) = (format!("select '{long}{number}'"), format!("p{number}"));
+        let mut messages = vec![parse(name, &text, &[]), bind(&portal, name, 0, &[], 0)];
+        if !name.is_empty() {
+            messages.push(target(b'C', b'S', name));
+        }
+        if begin {
+            wire.run("rollback; begin");
+        }
+        wire.series(&messages)
+    };
+    for name in ["s", ""] {
+        let (count, told) = until_error(1_000, |number| closed(name, number, number == 0));
+        assert!((5..100).contains(&count) && told.state() == "53200", "{name}: {count} {told:?}");
+    }
+    // With their portals they have gone; one after the other there may be as many as one likes.
+    wire.run("rollback; begin");
+    for number in 0..200 {
+        let text = format!("select '{long}{number}'");
+        let messages = [
+            parse("s", &text, &[]),
+            bind("p", "s", 0, &[], 0),
+            target(b'C', b'S', "s"),
+            execute("p", 0),
+            target(b'C', b'P', "p"),
+        ];
+        assert_eq!(wire.series(&messages).good().one().len(), long.len() + number.to_string().len());
+    }
 }
 
 #[test]

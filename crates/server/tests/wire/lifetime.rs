@@ -1,10 +1,13 @@
 //! Clients that vanish, and the server's end.
 
-use crate::client::{bind, execute, frame, parse, query};
+use crate::client::{bind, execute, frame, parse, query, sync};
 use crate::fixture::{Fixture, STOP_LIMIT};
 use gannet_sql::Database;
 use gannet_sql::session::Rows;
 use gannet_store::OpenOptions;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 const TABLE: &str = "create table t (a int primary key, b int); insert into t values (1, 0), (2, 0)";
 
@@ -139,12 +142,57 @@ fn a_client_that_does_not_read_can_be_ended() {
         wire.send(&query("select repeat('x', 1000) from generate_series(1, 10000000)"));
         fixture.wait_until_running("select repeat");
         // Until nothing more fits on the way to it, and longer.
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(500));
         assert_eq!(fixture.value(&format!("select pg_terminate_backend({pid})")), "t");
         assert_eq!(fixture.connect().run("update t set b = 2 where a = 1").tags, ["UPDATE 1"]);
         fixture.wait_for(&format!("select count(*) from pg_stat_activity where pid = {pid}"), "0");
         drop(wire);
     }
+}
+
+/// How many short messages fit on the way to a client that reads none of them.
+fn room_for_messages() -> usize {
+    let (mut ours, _theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let message = frame(b'Z', b"I");
+    (0..).take_while(|_| ours.write(&message).is_ok_and(|written| written == message.len())).count()
+}
+
+/// Waits until the only session is free for somebody else.
+fn wait_for_a_place(fixture: &Fixture) {
+    let began = Instant::now();
+    while fixture.raw().start(&[("user", "owner"), ("database", "shop")]).status != 'I' {
+        assert!(began.elapsed() < STOP_LIMIT, "the place is not given back");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_client_that_says_goodbye_and_does_not_read_gives_its_place_back() {
+    let fixture = Fixture::with(TABLE, |options| options.max_connections = 1);
+    let mut wire = fixture.connect();
+    let mut messages = sync().repeat(room_for_messages());
+    // The answer to this does not fit any more.
+    messages.extend(parse("", "select 1", &[]));
+    messages.extend(frame(b'X', b""));
+    wire.send(&messages);
+    wait_for_a_place(&fixture);
+    drop(wire);
+}
+
+#[test]
+fn last_words_that_nobody_reads_hold_no_locks_and_no_place() {
+    let fixture = Fixture::with(TABLE, |options| options.max_connections = 2);
+    let mut other = fixture.connect();
+    let mut wire = fixture.connect();
+    wire.run("begin; update t set b = 1 where a = 1");
+    // The last answer that fits; then its time is over.
+    let mut messages = query("set idle_in_transaction_session_timeout = '1ms'");
+    messages.extend(sync().repeat(room_for_messages() - 1));
+    wire.send(&messages);
+    assert_eq!(other.run("update t set b = 2 where a = 1").tags, ["UPDATE 1"]);
+    wait_for_a_place(&fixture);
+    drop(wire);
 }
 
 #[test]

@@ -45,7 +45,8 @@ impl Key {
     }
 
     fn bytes(&self) -> u64 {
-        BYTES_AT_LEAST + self.text.len() as u64 * BYTES_PER_BYTE
+        let parameters = size_of_val(&*self.parameters) as u64;
+        BYTES_AT_LEAST + self.text.len() as u64 * BYTES_PER_BYTE + parameters
     }
 }
 
@@ -93,7 +94,8 @@ impl PlanCache {
     /// Keeps a plan, unless there is no memory for it.
     pub(super) fn put(&self, key: Key, prepared: Arc<Prepared>) {
         let most = self.budget.limit() / SHARE;
-        let bytes = key.bytes() + prepared.column_bytes() + prepared.plan_bytes();
+        let parameters = prepared.parameter_bytes();
+        let bytes = key.bytes() + parameters + prepared.column_bytes() + prepared.plan_bytes();
         if bytes > most / 4 {
             return;
         }

@@ -45,7 +45,7 @@ pub use client::{Client, CommandTag, CopyFormat, Notice, OutputColumn, Rows};
 pub use database::{Database, SessionInfo, SettingReport};
 pub(crate) use database::{from_unix, now};
 pub use interrupt::{Interrupt, Reason};
-pub use prepared::Prepared;
+pub use prepared::{Formats, Prepared};
 pub use settings::Settings;
 pub(crate) use sizes::rows_now;
 pub use state::{PreparedInfo, SessionState};
@@ -226,7 +226,7 @@ impl Session {
     fn run_all(&mut self, sql: &str, alarm: &mut Option<Alarm>, client: &mut dyn Client) -> Result<()> {
         // As PostgreSQL does.
         self.portals.remove("");
-        self.prepared.remove("");
+        self.prepared.close("", &self.portals);
         let _room = self.room_for(sql)?;
         let mut statements = bind::Statements::read(sql)?;
         if statements.count() == 0 {
@@ -335,6 +335,7 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        self.prepared.close(name, &self.portals);
         self.prepared.put(&self.state.engine, name, Arc::clone(&prepared))?;
         self.state.note_prepared(name, &prepared, from_sql);
         Ok(())
@@ -361,11 +362,6 @@ impl Session {
         }
     }
 
-    /// How many portals there are.
-    pub fn portals(&self) -> usize {
-        self.portals.len()
-    }
-
     /// An error that was found by whoever speaks with the client, such as a message that makes no sense: it ends the
     /// transaction as the error of a statement does. Gives the error to be reported.
     pub fn fail(&mut self, error: Error) -> Error {
@@ -381,7 +377,7 @@ impl Session {
 
     /// Forgets a prepared statement; nothing happens when there is none.
     pub fn close_prepared(&mut self, name: &str) {
-        self.prepared.remove(name);
+        self.prepared.close(name, &self.portals);
         self.state.forget_prepared(Some(name));
     }
 
@@ -405,13 +401,15 @@ impl Session {
         prepared.parsed.as_ref().map_or(Ok(()), |parsed| self.refuse_in_failed(parsed))
     }
 
-    /// Makes a portal of a prepared statement, whose name errors tell, and values for its parameters. Portal "" is replaced silently.
+    /// Makes a portal of a prepared statement, whose name errors tell, values for its parameters, and the formats that its columns are to be
+    /// given in. Portal "" is replaced silently.
     pub fn bind(
         &mut self,
         portal: &str,
         statement: &str,
         prepared: Arc<Prepared>,
         parameters: Vec<Value>,
+        formats: Formats,
     ) -> Result<()> {
         self.extended("", |session| {
             session.may_bind(&prepared)?;
@@ -432,7 +430,7 @@ impl Session {
                 ));
             }
             let savepoints = session.transaction.as_ref().map_or(0, Open::savepoints);
-            let made = Portal { prepared, parameters, progress: Progress::Ready, savepoints };
+            let made = Portal { prepared, parameters, formats, progress: Progress::Ready, savepoints };
             session.portals.put(&session.state.engine, portal, made)
         })
     }
@@ -445,6 +443,11 @@ impl Session {
     pub fn portal_columns(&self, portal: &str) -> Result<Option<&[OutputColumn]>> {
         let portal = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
         Ok(portal.prepared.columns())
+    }
+
+    /// The formats that a portal's columns are to be given in.
+    pub fn portal_formats(&self, portal: &str) -> Formats {
+        self.portals.get(portal).map(|portal| portal.formats.clone()).unwrap_or_default()
     }
 
     /// Runs a portal, or goes on with it, for at most `limit` rows (0: all).
@@ -592,6 +595,12 @@ impl Session {
     /// Forgets a portal; nothing happens when there is none.
     pub fn close_portal(&mut self, portal: &str) {
         self.portals.remove(portal);
+        self.prepared.settle(&self.portals);
+    }
+
+    fn close_portals(&mut self) {
+        self.portals.clear();
+        self.prepared.settle(&self.portals);
     }
 
     /// The end of a series of extended-protocol messages: ends the transaction that was begun for them, if there was no BEGIN.
@@ -602,7 +611,7 @@ impl Session {
         let done = self.judge(done);
         if self.transaction.is_none() {
             // Nor do portals live longer that were never run.
-            self.portals.clear();
+            self.close_portals();
         }
         self.tell(client);
         self.interrupt.end();
@@ -694,10 +703,10 @@ impl Session {
                 undone?;
             }
             Some(open) => {
-                self.portals.clear();
+                self.close_portals();
                 open.rollback(&self.state)?;
             }
-            None => self.portals.clear(),
+            None => self.close_portals(),
         }
         Err(error)
     }
@@ -745,13 +754,13 @@ impl Session {
 
     /// Commits; false when the transaction had failed and was rolled back.
     fn commit(&mut self) -> Result<bool> {
-        self.portals.clear();
+        self.close_portals();
         let Some(open) = self.transaction.take() else { return Ok(true) };
         open.commit(&self.database.0, &self.state)
     }
 
     fn rollback(&mut self) -> Result<()> {
-        self.portals.clear();
+        self.close_portals();
         match self.transaction.take() {
             Some(open) => open.rollback(&self.state),
             None => Ok(()),

@@ -10,7 +10,7 @@ use crate::physical::Statement;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, WorkMemory};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Bytes that a prepared statement takes for each byte of its text, about.
@@ -102,11 +102,42 @@ impl Prepared {
     }
 }
 
+/// Formats of parameters, or of a portal's columns for whoever gives its rows to a client.
+#[derive(Clone, Debug, Default)]
+pub enum Formats {
+    /// All are text.
+    #[default]
+    Text,
+    /// All are binary.
+    Binary,
+    /// Those that are true are binary.
+    Each(Arc<[bool]>),
+}
+
+impl Formats {
+    /// Whether the one at this place is binary.
+    pub fn is_binary(&self, index: usize) -> bool {
+        match self {
+            Formats::Text => false,
+            Formats::Binary => true,
+            Formats::Each(each) => each.get(index) == Some(&true),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Formats::Text | Formats::Binary => 0,
+            Formats::Each(each) => size_of_val(&**each),
+        }
+    }
+}
+
 /// A statement with values for its parameters, about to run, or running.
 #[derive(Debug)]
 pub(super) struct Portal {
     pub(super) prepared: Arc<Prepared>,
     pub(super) parameters: Vec<Value>,
+    pub(super) formats: Formats,
     pub(super) progress: Progress,
     /// Savepoints that the transaction had when it was made.
     pub(super) savepoints: usize,
@@ -116,14 +147,21 @@ impl Portal {
     fn bytes(&self) -> u64 {
         let values =
             self.parameters.iter().map(|value| size_of::<Value>() + value.heap_bytes()).sum::<usize>();
-        PORTAL_BYTES + values as u64
+        PORTAL_BYTES + (values + self.formats.heap_bytes()) as u64
     }
 }
 
 impl Prepared {
     fn bytes(&self) -> u64 {
         let text = self.parsed.as_ref().map_or(0, |parsed| parsed.text.len());
-        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE + self.column_bytes() + self.plan_bytes()
+        // Views show its parameters, and have them for themselves.
+        let parameters = 2 * self.parameter_bytes();
+        BYTES_AT_LEAST + text as u64 * BYTES_PER_BYTE + parameters + self.column_bytes() + self.plan_bytes()
+    }
+
+    /// What the types of its parameters take: a client may declare many that the text does not have.
+    pub(super) fn parameter_bytes(&self) -> u64 {
+        size_of_val(&*self.parameters) as u64
     }
 
     /// What the columns take that it gives: of a table, or of all that are joined, they may be many more than its text has bytes.
@@ -139,6 +177,8 @@ pub(super) struct Named<T> {
     by_name: HashMap<String, (T, u64)>,
     /// The one whose name is empty, which clients use most.
     unnamed: Option<(T, u64)>,
+    /// Those that have lost their names, and are used still.
+    nameless: Vec<(T, u64)>,
     memory: Option<WorkMemory>,
     bytes: u64,
     /// What they are, for the error.
@@ -154,6 +194,42 @@ impl Named<Arc<Prepared>> {
     pub(super) fn put(&mut self, engine: &Engine, name: &str, prepared: Arc<Prepared>) -> Result<()> {
         let bytes = prepared.bytes();
         self.insert(engine, name, prepared, bytes)
+    }
+
+    /// Closes the one of this name, if there is one: what a portal is made of stays charged as long as that is there.
+    pub(super) fn close(&mut self, name: &str, portals: &Named<Portal>) {
+        let closed = self.take(name);
+        self.closed(closed, portals);
+    }
+
+    /// The same for all of them.
+    pub(super) fn close_all(&mut self, portals: &Named<Portal>) {
+        let named = std::mem::take(&mut self.by_name).into_values();
+        let all: Vec<_> = named.chain(self.unnamed.take()).collect();
+        self.closed(all, portals);
+    }
+
+    fn closed(&mut self, closed: impl IntoIterator<Item = (Arc<Prepared>, u64)>, portals: &Named<Portal>) {
+        for (prepared, bytes) in closed {
+            // One that had several names is there once.
+            if self.nameless.iter().any(|(known, _)| Arc::ptr_eq(known, &prepared)) {
+                self.release(bytes);
+            } else {
+                self.nameless.push((prepared, bytes));
+            }
+        }
+        self.settle(portals);
+    }
+
+    /// Forgets closed ones of which there is no portal any more.
+    pub(super) fn settle(&mut self, portals: &Named<Portal>) {
+        if self.nameless.is_empty() {
+            return;
+        }
+        let used: HashSet<_> = portals.values().map(|portal| Arc::as_ptr(&portal.prepared)).collect();
+        let gone = self.nameless.extract_if(.., |(prepared, _)| !used.contains(&Arc::as_ptr(prepared)));
+        let bytes = gone.map(|(_, bytes)| bytes).sum();
+        self.release(bytes);
     }
 }
 
@@ -177,16 +253,14 @@ impl Named<Portal> {
             self.remove("");
         }
         let gone = self.by_name.extract_if(|_, (portal, _)| is_behind(portal));
-        self.bytes -= gone.map(|(_, (_, bytes))| bytes).sum::<u64>();
-        if let Some(memory) = &mut self.memory {
-            memory.shrink_to(self.bytes);
-        }
+        let bytes = gone.map(|(_, (_, bytes))| bytes).sum();
+        self.release(bytes);
     }
 }
 
 impl<T> Named<T> {
     fn new(what: &'static str) -> Self {
-        Named { by_name: HashMap::new(), unnamed: None, memory: None, bytes: 0, what }
+        Named { by_name: HashMap::new(), unnamed: None, nameless: Vec::new(), memory: None, bytes: 0, what }
     }
 
     /// Replaces what has the name. 53200 where the budget has no room, or the session has taken its part of it.
@@ -224,6 +298,10 @@ impl<T> Named<T> {
         found.map(|(value, _)| value)
     }
 
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.by_name.values().chain(&self.unnamed).map(|(value, _)| value)
+    }
+
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.by_name.values_mut().chain(&mut self.unnamed).map(|(value, _)| value)
     }
@@ -232,23 +310,28 @@ impl<T> Named<T> {
         self.get(name).is_some()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.by_name.len() + usize::from(self.unnamed.is_some())
-    }
-
     /// Nothing happens when there is none of this name.
     pub(super) fn remove(&mut self, name: &str) {
-        let removed = if name.is_empty() { self.unnamed.take() } else { self.by_name.remove(name) };
-        if let Some((_, bytes)) = removed {
-            self.bytes -= bytes;
-            if let Some(memory) = &mut self.memory {
-                memory.shrink_to(self.bytes);
-            }
+        if let Some((_, bytes)) = self.take(name) {
+            self.release(bytes);
+        }
+    }
+
+    /// What has the name has it no more; it is still charged.
+    fn take(&mut self, name: &str) -> Option<(T, u64)> {
+        if name.is_empty() { self.unnamed.take() } else { self.by_name.remove(name) }
+    }
+
+    fn release(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+        if let Some(memory) = &mut self.memory {
+            memory.shrink_to(self.bytes);
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.by_name.clear();
+        self.nameless.clear();
         self.unnamed = None;
         self.memory = None;
         self.bytes = 0;

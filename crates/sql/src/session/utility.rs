@@ -584,7 +584,7 @@ impl Session {
 
     fn deallocate(&mut self, name: Option<&str>) -> Result<CommandTag> {
         let Some(name) = name else {
-            self.prepared.clear();
+            self.prepared.close_all(&self.portals);
             self.state.forget_prepared(None);
             return Ok(tag("DEALLOCATE ALL"));
         };
@@ -597,7 +597,7 @@ impl Session {
         Ok(match what {
             Discard::All => {
                 self.leave_transaction("DISCARD ALL", alone)?;
-                self.portals.clear();
+                self.close_portals();
                 self.prepared.clear();
                 self.state.forget_prepared(None);
                 self.ensure_transaction()?;
