@@ -33,11 +33,14 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     gannet_base::allocator::give_back_what_is_freed();
+    // A file that may not become longer is an error of whoever writes to it, and not the end of the process.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let arguments = match Arguments::of_this_process() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

@@ -638,6 +638,15 @@ fn a_server_archives_and_a_restore_stops_where_it_is_told() {
     assert!(complaint.contains("Within reach is everything from lsn"), "{complaint}");
     let (_, complaint) = ends(folder, &late, 1);
     assert!(complaint.contains("Within reach is everything from lsn"), "{complaint}");
+    // Words for times mean those of the statement.
+    let at = |name: &str| folder.join(name).display().to_string();
+    for (time, words) in [("tomorrow", "Within reach is everything"), ("yesterday", "lies before the end")] {
+        let (from, to, archive) = (at("backups"), at("none.gnt"), at("logs/shop"));
+        let sql = format!("restore database from '{from}' to '{to}' archive '{archive}' until time '{time}'");
+        let (_, complaint) = ends(folder, &["sql", &address(folder, "shop"), "-c", &sql], 1);
+        let is_of_now = !complaint.contains("2000-01-0") && !complaint.contains("1999-12-31");
+        assert!(complaint.contains(words) && is_of_now, "{complaint}");
+    }
     ends(folder, &["restore", "backups", "none.gnt", "--to", "lsn:1"], 1);
     assert!(!folder.join("none.gnt").exists());
     let (said, _) =

@@ -75,6 +75,19 @@ fn a_file_that_is_no_database_is_critical() {
 }
 
 #[test]
+fn a_file_without_the_log_that_it_needs_is_critical() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ends(path, &["sql", "shop.gnt", "--create", "-q", "-c", "create table t (id int primary key)"], 0);
+    let mut server = Served::start(path, &["shop.gnt"]);
+    server.0.kill().unwrap();
+    drop(server);
+    std::fs::remove_dir_all(path.join("shop.gnt-wal")).unwrap();
+    let (report, _) = ends(path, &["doctor", "shop.gnt", "--json", "--time", "0s"], 2);
+    assert!(report.contains("was not closed, and its log in"), "{report}");
+}
+
+#[test]
 fn options_that_an_address_has_no_use_for_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let address = "postgres://nobody@127.0.0.1:1/x";

@@ -81,6 +81,14 @@ fn what_is_there_stays_and_what_is_not_there_is_named() {
         assert!(complaint.contains("no/where.partial"), "{complaint}");
     }
     assert_eq!(std::fs::read_to_string(folder.join("mine")).unwrap(), "mine");
+    // Nor what is called as a dump is on its way. What one has left there goes.
+    for (left, exit) in [("mine", 1), ("-- Gannet dump, format 1\nhalf", 0), ("", 0)] {
+        std::fs::write(folder.join("new.sql.partial"), left).unwrap();
+        let (_, complaint) = ends(folder, &["dump", "shop.gnt", "new.sql"], exit);
+        assert!(exit == 0 || complaint.contains("new.sql.partial"), "{complaint}");
+        assert_eq!(folder.join("new.sql.partial").exists(), exit == 1);
+        let _ = std::fs::remove_file(folder.join("new.sql"));
+    }
     let (_, complaint) = ends(folder, &["dump", "missing.gnt", "x"], 1);
     assert!(complaint.contains("\"missing.gnt\" does not exist"), "{complaint}");
     let (_, complaint) = ends(folder, &["dump", "shop.gnt", "x", "--table", "nothing"], 1);
@@ -97,6 +105,27 @@ fn what_is_there_stays_and_what_is_not_there_is_named() {
     let (_, complaint) = ends(folder, &["dump", "map.gnt", "x"], 1);
     assert!(complaint.contains("no tables"), "{complaint}");
     assert!(!names(folder).iter().any(|name| name.ends_with(".partial")), "{:?}", names(folder));
+}
+
+/// A process may be kept from making files longer than so much.
+#[test]
+fn a_file_that_may_not_become_longer_is_an_error_and_not_the_end_of_the_process() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 10);
+    let mut limited = gannet(folder, &[]);
+    let program = limited.get_program().to_owned();
+    let insert = "insert into big select repeat('x', 700) from generate_series(1, 200000)";
+    let script =
+        format!("ulimit -f 60000; exec \"$0\" sql shop.gnt -c 'create table big (s text)' -c \"{insert}\"");
+    limited = std::process::Command::new("sh");
+    let output = limited.arg("-c").arg(script).arg(program).current_dir(folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(complaint.contains("File too large") || complaint.contains("no space"), "{complaint}");
+    ends(folder, &["check", "shop.gnt"], 0);
+    let (rows, _) = ends(folder, &["sql", "shop.gnt", "-c", "select count(*) from big"], 0);
+    assert!(rows.contains('0'), "{rows}");
 }
 
 /// Every write to it fails for want of space.

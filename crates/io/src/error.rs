@@ -58,7 +58,8 @@ impl Error {
             Some(libc::ENOENT) => ErrorKind::NotFound,
             Some(libc::EEXIST) => ErrorKind::AlreadyExists,
             Some(libc::EACCES | libc::EPERM) => ErrorKind::PermissionDenied,
-            Some(libc::ENOSPC | libc::EDQUOT) => ErrorKind::NoSpace,
+            // The last one is of a limit on the length of a process's files.
+            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => ErrorKind::NoSpace,
             Some(libc::EROFS) => ErrorKind::ReadOnly,
             Some(libc::EINVAL) => ErrorKind::Invalid,
             _ => ErrorKind::Device,

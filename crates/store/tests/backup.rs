@@ -947,6 +947,22 @@ fn which_backup_is_the_latest_is_not_guessed_where_one_cannot_be_read() {
     // Moved away, as the message says.
     disk.remove(Path::new(&manifest)).unwrap();
     assert_eq!(found().unwrap(), first);
+    // What is not whole is nothing to add to, by whatever name it is asked for.
+    let data = path(&first, "gntbackup");
+    let file_of_it = disk.open(Path::new(&data), &FileOptions::read_write()).unwrap();
+    file_of_it.set_len(file_of_it.len().unwrap() - 4096).unwrap();
+    let by_name = |name: &str| {
+        let (folder, since) = (folder.clone(), Some(Since::Path(place(&disk, name))));
+        let plan = BackupPlan { folder, since, compress: None, keep: None, archive: None, statistics: None };
+        let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+        job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut |_| Ok(()))))
+    };
+    for refused in [since_latest(), by_name(&first), by_name(&format!("backups/{first}"))] {
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("it was cut or replaced") && said.contains(&data), "{said}");
+    }
+    let said = by_name("no-such").unwrap_err().to_string();
+    assert!(said.contains("backups/no-such"), "{said}");
 }
 
 /// Bytes of the heads of frames, and what frames are a multiple of.

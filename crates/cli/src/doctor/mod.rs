@@ -201,8 +201,16 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     let mut paths = Vec::new();
     if let Some(database) = &place.database {
         let shared: Arc<dyn Disk> = Arc::clone(&disk) as _;
-        match Database::look(&shared, database, options.io) {
-            Err(error @ (gannet_store::Error::Format(_) | gannet_store::Error::Damaged(_))) => {
+        let mut looked = Database::look(&shared, database, options.io);
+        if looked.is_ok() && connection.is_none() {
+            looked = Database::look_for_log(&shared, database, options.io);
+        }
+        match looked {
+            Err(
+                error @ (gannet_store::Error::Format(_)
+                | gannet_store::Error::Damaged(_)
+                | gannet_store::Error::Invalid(_)),
+            ) => {
                 remarks.add(Weight::Critical, error.to_string());
             }
             looked => looked.with_context(|| format!("cannot look at {database:?}"))?,

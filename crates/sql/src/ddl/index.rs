@@ -93,10 +93,17 @@ fn check_method(method: Option<&ast::IndexType>) -> Result<()> {
             "access method \"{}\"",
             method.map(ToString::to_string).unwrap_or_default().to_lowercase()
         ))),
-        Some(ast::IndexType::Custom(name)) => Err(Error::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!("access method \"{}\" does not exist", identifier(name)?),
-        )),
+        // Quoted, for one.
+        Some(ast::IndexType::Custom(name)) => match &*identifier(name)? {
+            "btree" => Ok(()),
+            method @ ("hash" | "gin" | "gist" | "spgist" | "brin") => {
+                Err(Error::unsupported(format!("access method \"{method}\"")))
+            }
+            method => Err(Error::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("access method \"{method}\" does not exist"),
+            )),
+        },
     }
 }
 

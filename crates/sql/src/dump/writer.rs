@@ -13,7 +13,7 @@ use super::rows::write_header;
 use super::script::{Part, Script, TableRows};
 use super::{Figures, Format};
 use crate::{Error, Result, SqlState};
-use gannet_io::{Disk, ErrorKind, ModeRequest};
+use gannet_io::{Class, Disk, ErrorKind, Mode, ModeRequest, OpenOptions};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::io::{self, Write};
@@ -250,7 +250,10 @@ impl<'t> Writer<'t> {
                 // Whoever held it may have completed it.
                 there_already(&*disk, &path)?;
                 match format {
-                    Format::Sql => Place::File { partial, path },
+                    Format::Sql => {
+                        check_is_ours(&*disk, &partial)?;
+                        Place::File { partial, path }
+                    }
                     Format::Csv => Place::Folder { partial, path },
                 }
             }
@@ -535,6 +538,25 @@ impl Keeper {
 }
 
 /// What is not there need not be removed.
+/// Refuses a file that no dump has begun: of one that has, there is nothing yet, or its first line.
+fn check_is_ours(disk: &dyn Disk, partial: &Path) -> Result<()> {
+    // It may end anywhere, and is read past no cache: it goes at once.
+    let file = match disk.open(partial, &OpenOptions::read().mode(ModeRequest::Only(Mode::Buffered))) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(failed)?,
+    };
+    let len = file.len().map_err(failed)?;
+    let mut begin = vec![0; FIRST_LINE.len().min(len as usize)];
+    file.read_at(Class::Maintenance, 0, &mut begin).map_err(failed)?;
+    if begin.is_empty() || begin == FIRST_LINE.as_bytes() {
+        return Ok(());
+    }
+    let message = format!(
+        "{partial:?}, as a dump is called until it is complete, is a file that no dump has made: move it away"
+    );
+    Err(Error::new(SqlState::DUPLICATE_OBJECT, message))
+}
+
 fn forget(removed: gannet_io::Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),

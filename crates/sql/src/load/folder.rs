@@ -75,7 +75,10 @@ impl Loader<'_, '_> {
             // What was passed over is counted as the statement that could not be run.
             let rows = self.rows(&data, &mut input)?;
             if let Some(rows) = rows.filter(|rows| *rows != table.rows) {
-                let message = format!("{file} has {rows} rows, not the {} that were dumped", table.rows);
+                let message = format!(
+                    "{file} has {rows} rows, not the {} that were dumped: it was changed since; what could be read of it is in {}",
+                    table.rows, table.table
+                );
                 return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
             }
             self.before += input.taken();

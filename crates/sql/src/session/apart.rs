@@ -109,7 +109,6 @@ pub(super) fn start<T: Send + 'static>(
             true => gannet_store::Error::Cancelled.into(),
             false => error,
         });
-        let outcome = begun.job.end(outcome);
         begun.end(outcome)
     });
     worker.map_err(|error| {

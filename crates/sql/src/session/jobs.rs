@@ -138,16 +138,18 @@ impl Begun {
         self.interrupt.check().map_err(|_| gannet_store::Error::Cancelled)
     }
 
-    /// What came of it, once the job was told.
+    /// Tells the job what came of it.
     pub(super) fn end<T>(&self, outcome: Result<T>) -> Result<(T, JobReport)> {
-        if let Err(error) = &outcome {
-            // What an interrupt has broken off fails in words of its own.
-            self.interrupt.check().map_err(|why| match error.state() {
+        let outcome = outcome.map_err(|error| {
+            // What an interrupt has broken off fails in words of its own, wherever that was heard.
+            let Err(why) = self.interrupt.check() else { return error };
+            self.job.cancel();
+            match error.state() {
                 SqlState::QUERY_CANCELED => why,
                 _ => why.detail(error.fields().message.to_string()),
-            })?;
-        }
-        Ok((outcome?, self.job.report()))
+            }
+        });
+        Ok((self.job.end(outcome)?, self.job.report()))
     }
 }
 
@@ -169,7 +171,7 @@ impl Session {
             }
             Ok(())
         };
-        let outcome = begun.job.end(work(&begun.database, &mut Watch::new(&begun.job, &mut tell)));
+        let outcome = work(&begun.database, &mut Watch::new(&begun.job, &mut tell));
         begun.end(outcome)
     }
 

@@ -103,7 +103,7 @@ impl Session {
             Some(RestoreUntil::Lsn(lsn)) => RecoveryTarget::Lsn(*lsn),
             Some(RestoreUntil::Point(name)) => RecoveryTarget::Point(name.clone()),
             Some(RestoreUntil::Time(text)) => {
-                let time = to_unix(read_timestamptz(text, &self.state.settings().style)?);
+                let time = to_unix(read_timestamptz(text, &self.state.style)?);
                 RecoveryTarget::Time(time.ok_or_else(|| {
                     let message = format!("{text:?} is no time of this age");
                     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)

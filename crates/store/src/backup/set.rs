@@ -133,7 +133,11 @@ impl Among<'_> {
             Some(Since::Latest) => Some(latest(folder, lineage)?.manifest),
             Some(Since::Path(place)) => {
                 let here = folder.join(&place.path);
-                let found = BackupFile::find(&here).or_else(|_| BackupFile::find(place))?;
+                let found = BackupFile::find(&here).or_else(|error| {
+                    let is_name = place.path.components().count() == 1;
+                    BackupFile::find(place).map_err(|elsewhere| if is_name { error } else { elsewhere })
+                })?;
+                found.check_len()?;
                 Some(found.manifest)
             }
         };
@@ -318,8 +322,9 @@ fn latest(folder: &BackupPlace, lineage: &Lineage) -> Result<BackupFile> {
             "there is no backup of this copy of the database in {folder:?}{or_forgotten}: take a full one first"
         ))
     })?;
-    match latest.clone().chain() {
-        Ok(_) => Ok(latest),
+    let whole = |chain: Vec<BackupFile>| chain.iter().try_for_each(BackupFile::check_len);
+    match latest.clone().chain().and_then(whole) {
+        Ok(()) => Ok(latest),
         Err(Error::Backup(what)) => Err(Error::Backup(format!(
             "{what}: what is added to it now could not be restored from here. Put that back, take a full backup, or name the one to add to"
         ))),

@@ -154,6 +154,18 @@ impl BackupFile {
         Ok(chain.into())
     }
 
+    /// Looks whether its data is as long as it was: what is not whole is nothing to add to.
+    ///
+    /// # Errors
+    /// [`Error::Backup`] where it is not, or cannot be opened.
+    pub(crate) fn check_len(&self) -> Result<()> {
+        let data = self.data();
+        let file = data.disk.open(&data.path, &OpenOptions::read()).map_err(|error| {
+            Error::Backup(format!("{}: what it has cannot be read: {error}", self.path()))
+        })?;
+        has_len(&*file, self.manifest.bytes)
+    }
+
     /// Where it is, for messages.
     pub fn path(&self) -> String {
         self.folder.join(&self.name).path.display().to_string()
@@ -494,6 +506,17 @@ impl Feed {
     }
 }
 
+fn has_len(file: &dyn File, len: u64) -> Result<()> {
+    let found = file.len()?;
+    if found == len {
+        return Ok(());
+    }
+    Err(Error::Backup(format!(
+        "{:?} has {found} bytes, and its manifest says {len}: it was cut or replaced",
+        file.path()
+    )))
+}
+
 /// A file that is read from its beginning to its end, ahead of its use.
 struct AheadFile {
     file: Arc<dyn File>,
@@ -511,13 +534,7 @@ struct AheadFile {
 
 impl AheadFile {
     fn new(engine: &Engine, (disk, file): (&dyn Disk, Arc<dyn File>), len: u64) -> Result<Self> {
-        let found = file.len()?;
-        if found != len {
-            return Err(Error::Backup(format!(
-                "{:?} has {found} bytes, and its manifest says {len}: it was cut or replaced",
-                file.path()
-            )));
-        }
+        has_len(&*file, len)?;
         let queue = disk.queue(READS_AHEAD)?;
         let twice = disk.holds_objects();
         let affordable = engine.budget().limit() / if twice { 8 } else { 4 } / READ_LEN;

@@ -437,13 +437,18 @@ impl Compaction {
     fn await_readers(&self) -> Result<bool> {
         let begun = clock::now();
         *self.permit.lock() = None;
+        let mut has_told = false;
         while !self.shared.end_emptying() {
             if begun.elapsed() >= PATIENCE {
                 return Ok(false);
             }
+            has_told = true;
             self.check()?;
             self.job.note("waits for readers of long values");
             clock::sleep(LOOK_EVERY);
+        }
+        if has_told {
+            self.job.note("");
         }
         Ok(true)
     }

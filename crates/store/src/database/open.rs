@@ -135,6 +135,23 @@ impl Database {
         Ok(())
     }
 
+    /// Looks whether the log is there that a file needs which was not closed, as opening it would. For a file that nobody has open, as the log's
+    /// files come and go otherwise.
+    ///
+    /// # Errors
+    /// What opening it says: [`Error::Damaged`] where it is not, [`Error::Invalid`] where another database's is.
+    pub fn look_for_log(disk: &Arc<dyn Disk>, path: &Path, mode: ModeRequest) -> Result<()> {
+        let folder = wal_folder(&disk.resolve(path)?);
+        let file = disk.open(path, &gannet_io::OpenOptions::read().mode(mode))?;
+        let meta = Meta::read(&*file)?;
+        if meta.clean {
+            return Ok(());
+        }
+        let mut options = LogOptions::new(meta.database_id);
+        (options.segment_size, options.mode) = (meta.segment_size, mode);
+        find_log(disk, &*file, &folder, &options, &meta).map(drop)
+    }
+
     pub(crate) fn open(engine: &Engine, path: &Path, options: &OpenOptions) -> Result<Self> {
         let begun = clock::now();
         let disk = engine.disk();

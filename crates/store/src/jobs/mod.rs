@@ -282,17 +282,30 @@ struct Phase {
     /// What was done of it before it began to be seen.
     before: u64,
     note: String,
+    /// What the longest of the phases before came to.
+    longest: Option<Came>,
+}
+
+/// What a phase came to.
+#[derive(Clone, Copy, Debug)]
+struct Came {
+    name: &'static str,
+    unit: Unit,
+    done: u64,
+    total: u64,
+    rate: f64,
+    lasted: Duration,
 }
 
 impl Inner {
     fn report(&self, disk: &dyn Disk, state: JobState) -> JobReport {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let phase = self.phase.lock();
-        // A phase begins with these, under its lock.
-        let (done, total) = (load(&self.done), load(&self.total));
-        let new = done.saturating_sub(phase.before);
-        let rate = new as f64 / phase.began.elapsed().as_secs_f64().max(1e-6);
-        let left = (total > done && new > 0).then(|| (total - done) as f64 / rate);
+        let now = self.came(&phase);
+        // Of a job that is done it is of interest what it has done, and not which phase was the last.
+        let longest = phase.longest.filter(|longest| state == JobState::Done && longest.lasted > now.lasted);
+        let Came { name, unit, done, total, rate, .. } = longest.unwrap_or(now);
+        let left = (total > done && rate > 0.0).then(|| (total - done) as f64 / rate);
         let io = disk.stats().snapshot().since(&self.io_before);
         let bytes = |class: Class, operation: Operation| io.counts[class as usize][operation as usize].1;
         let by_class = |class: Class| ClassBytes {
@@ -308,8 +321,8 @@ impl Inner {
             reason: self.order.reason.clone(),
             owner: self.order.owner,
             state,
-            phase: phase.name.to_owned(),
-            unit: phase.unit,
+            phase: name.to_owned(),
+            unit,
             done,
             total,
             rate,
@@ -376,6 +389,7 @@ impl Jobs {
                 began: started,
                 before: 0,
                 note: String::new(),
+                longest: None,
             }),
         });
         self.registry.running.lock().push(Arc::clone(&inner));
@@ -551,9 +565,21 @@ impl Drop for Job {
 }
 
 impl Inner {
+    /// What the phase has come to, which is locked: it begins with the figures.
+    fn came(&self, phase: &Phase) -> Came {
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        let lasted = phase.began.elapsed();
+        let rate = done.saturating_sub(phase.before) as f64 / lasted.as_secs_f64().max(1e-6);
+        Came { name: phase.name, unit: phase.unit, done, total, rate, lasted }
+    }
+
     /// `done`: what is done of it already.
     fn begin_phase(&self, name: &'static str, unit: Unit, total: u64, done: u64) {
         let mut phase = self.phase.lock();
+        let came = self.came(&phase);
+        if phase.longest.is_none_or(|longest| longest.lasted < came.lasted) {
+            phase.longest = Some(came);
+        }
         (phase.name, phase.unit, phase.began, phase.before) = (name, unit, clock::now(), done);
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
