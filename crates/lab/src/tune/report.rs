@@ -233,6 +233,8 @@ fn verdict(tuned: &Tuned, leg: &Leg, points: &[Point], labels: &[String]) -> Str
 struct Decision {
     /// Whether it was, or there was nothing to be decided.
     is_made: bool,
+    /// Whether the value is as good as any, as far as anybody can say.
+    is_as_good: bool,
     says: &'static str,
 }
 
@@ -243,8 +245,8 @@ fn decision(tuned: &Tuned, dimension: usize) -> Decision {
     let is_of_pick = |leg: &Leg| {
         is_decided(leg) && leg.raced.pick.map(|place| leg.values[place]) == Some(tuned.found.pick[dimension])
     };
-    let made = |says| Decision { is_made: true, says };
-    let open = |says| Decision { is_made: false, says };
+    let made = |says| Decision { is_made: true, is_as_good: true, says };
+    let open = |says| Decision { is_made: false, is_as_good: false, says };
     let mut legs = tuned.found.legs.iter().filter(|leg| leg.dimension == dimension);
     match legs.clone().next_back() {
         None if tuned.dimensions[dimension].values.len() < 2 => made("there was nothing to choose from"),
@@ -252,9 +254,11 @@ fn decision(tuned: &Tuned, dimension: usize) -> Decision {
         Some(last) if is_decided(last) => made("decided"),
         Some(_) if legs.any(is_of_pick) => made("decided, but not anew where the others are now"),
         Some(last) => match (last.raced.end, last.raced.pick) {
-            (End::Decided | End::Rounds, Some(_)) => open(
-                "not decided with all the rounds there may be: the first of those that could not be told apart",
-            ),
+            (End::Decided | End::Rounds, Some(_)) => Decision {
+                is_made: false,
+                is_as_good: true,
+                says: "not decided with all the rounds there may be: the first of those that could not be told apart",
+            },
             (End::Time, Some(_)) => {
                 open("not decided before it was over: the first of those that were as good until then")
             }
@@ -282,7 +286,7 @@ pub fn settings_file(tuned: &Tuned) -> String {
         let _ = writeln!(out, "# {name} ({}): {}.", value(tuned, dimension), decision.says);
         if let Some(setting) = setting(tuned, name) {
             // What was not decided is there to be seen, and to be switched on by hand.
-            let _ = writeln!(out, "{}{setting}", if decision.is_made { "" } else { "# " });
+            let _ = writeln!(out, "{}{setting}", if decision.is_as_good { "" } else { "# " });
         }
         if let Some(hint) = hint(tuned, name).filter(|_| decision.is_made) {
             let _ = writeln!(out, "# {hint}");
@@ -417,11 +421,12 @@ pub(crate) mod tests {
         let (is_set, says) = memory(&tuned);
         assert!(!is_set && says.contains("before it was over: this is where it stood"), "{says}");
         assert!(settings_file(&tuned).contains("\n# memory = \"64MiB\"\n"));
-        for end in [End::Time, End::Rounds] {
+        // All the rounds tell as much as can be told.
+        for (end, is_to_be_set) in [(End::Rounds, true), (End::Time, false)] {
             let raced = &mut tuned.found.legs[0].raced;
             (raced.end, raced.pick) = (end, Some(1));
             let (is_set, says) = memory(&tuned);
-            assert!(!is_set && says.contains("not decided"), "{says}");
+            assert!(is_set == is_to_be_set && says.contains("not decided"), "{says}");
         }
         // Decided once, and not again when another one had moved.
         let mut before = tuned.found.legs[0].clone();
