@@ -6,7 +6,7 @@
 //! 2. Memory for a message is taken from the budget as its bytes arrive, not as its length claims; one that does not fit is read past
 //!    and refused.
 //! 3. However the connection ends, by a panic as well, its session is dropped, which rolls back, and the socket closed: within
-//!    [`LAST_WORDS_LIMIT`], whether the client reads what it is told last or not. Behind its goodbye nothing is sent.
+//!    [`LAST_WORDS_LIMIT`], whether the client reads what it is told last or not.
 //! 4. Where message boundaries may have been lost, the connection ends: nothing is run that was not sent as a statement.
 //! 5. A statement that takes data can be ended wherever its client has stopped sending, in the middle of a message as well: what has come of that is
 //!    kept, and its rest passed over before the next one.
@@ -150,8 +150,9 @@ impl Connection {
             self.out.clear();
             Err(self.fatal(&Error::internal("the session has panicked")))
         });
-        // The session was dropped, which has rolled back: nobody else waits for a client that does not read.
-        if let Err(End::Told) = ended {
+        // The session was dropped, which has rolled back: nobody else waits for a client that does not read. Who has sent his goodbye behind his last
+        // statement may still read what that gave.
+        if let Err(End::Told | End::Client) = ended {
             self.stream.set_deadline(Some(LAST_WORDS_LIMIT));
             let _ = self.send();
         }

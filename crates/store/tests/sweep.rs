@@ -537,6 +537,25 @@ fn the_latest_jobs_are_remembered_and_no_more() {
 }
 
 #[test]
+fn a_job_that_is_done_tells_of_its_longest_phase_and_others_of_where_they_ended() {
+    let db = create(&SimDisk::new(42));
+    for is_done in [true, false] {
+        let job = db.jobs().begin(JobOrder::new(JobKind::Sweep));
+        job.phase("long", Unit::Pages, 70);
+        job.set_done(70);
+        gannet_base::clock::sleep(std::time::Duration::from_millis(50));
+        job.phase("short", Unit::Bytes, 0);
+        let outcome = if is_done { Ok(()) } else { Err(Error::Cancelled) };
+        let _ = job.end(outcome);
+        drop(job);
+        let last = db.jobs().reports().pop().unwrap();
+        let (phase, done, total) = if is_done { ("long", 70, 70) } else { ("short", 0, 0) };
+        assert_eq!((&*last.phase, last.done, last.total), (phase, done, total), "{last:?}");
+        assert_eq!(last.rate > 0.0, is_done);
+    }
+}
+
+#[test]
 fn garbage_that_cannot_be_read_ended_all_changes() {
     let disk = SimDisk::new(32);
     let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };

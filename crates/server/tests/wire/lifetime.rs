@@ -181,6 +181,14 @@ fn a_client_that_says_goodbye_and_does_not_read_gives_its_place_back() {
 }
 
 #[test]
+fn what_a_statement_gave_is_sent_also_where_the_goodbye_came_with_it() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.send(&[query("select 1"), frame(b'X', b"")].concat());
+    assert_eq!(wire.outcome().tags, ["SELECT 1"]);
+}
+
+#[test]
 fn last_words_that_nobody_reads_hold_no_locks_and_no_place() {
     let fixture = Fixture::with(TABLE, |options| options.max_connections = 2);
     let mut other = fixture.connect();

@@ -255,7 +255,11 @@ fn background(store: &gannet_store::Database) -> Vec<Vec<Value>> {
         unit: "pages",
         done: report.examined_pages,
         left: report.pages_left,
-        reason: "after a crash",
+        reason: if report.crashed {
+            "after a crash"
+        } else {
+            "at each start: it was closed, and nothing was left to do"
+        },
         detail: Some(report.to_string()),
     };
     let cold = (work.pages_left_cold > 0)

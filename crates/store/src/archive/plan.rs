@@ -118,7 +118,8 @@ impl Reader for Search<'_> {
             self.latest_unix_us = self.latest_unix_us.max(note.unix_us());
             match note {
                 Note::Point { unix_us, name } => self.points.push((name, end, unix_us)),
-                Note::Clock { pages, .. } => self.pages = pages,
+                // The file may become shorter again, and has to have been as long.
+                Note::Clock { pages, .. } => self.pages = self.pages.max(pages),
             }
         }
         self.at = end;

@@ -201,10 +201,9 @@ pub(crate) fn prune(
     {
         before()?;
         disk.remove(&path.join(name))?;
-        removed += 1;
-    }
-    if removed > 0 {
+        // Oldest first, whatever a crash leaves: one that came back behind others that did not would be found to follow nothing.
         disk.sync_dir(path)?;
+        removed += 1;
     }
     Ok(removed)
 }

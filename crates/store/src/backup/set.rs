@@ -550,7 +550,10 @@ fn latest_by_all(own: &[BackupFile]) -> Result<BackupFile> {
 fn is_folder(place: &BackupPlace) -> Result<bool> {
     let listed = place.disk.list(&place.path);
     if !place.disk.holds_objects() {
-        return Ok(listed.is_ok());
+        return match listed {
+            Err(error) if error.kind() == gannet_io::ErrorKind::PermissionDenied => Err(error.into()),
+            listed => Ok(listed.is_ok()),
+        };
     }
     match listed {
         Ok(names) => Ok(!names.is_empty()),
