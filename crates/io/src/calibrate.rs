@@ -211,15 +211,12 @@ impl Default for CalibrationPlan {
     }
 }
 
-/// Measures the device under `scratch`, a file that must not be there yet and is removed again. A third of the time
-/// goes to writing the file, the rest to reads at growing depth and to durable writes.
+/// Measures the device under `scratch`, a file that must not be there yet. A third of the time goes to writing the file, the rest to reads at
+/// growing depth and to durable writes. It has lost its name before anything is in it: whoever is killed meanwhile leaves nothing.
 pub fn calibrate(disk: &dyn Disk, scratch: &Path, plan: &CalibrationPlan) -> Result<Calibration> {
     let file = disk.open(scratch, &OpenOptions::create_new())?;
-    let measured = measure(disk, &file, plan);
-    drop(file);
-    let removed = disk.remove(scratch);
-    let calibration = measured?;
-    removed.map(|()| calibration)
+    disk.remove(scratch)?;
+    measure(disk, &file, plan)
 }
 
 fn measure(disk: &dyn Disk, file: &Arc<dyn File>, plan: &CalibrationPlan) -> Result<Calibration> {

@@ -689,11 +689,12 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("db");
         fs::create_dir(&folder).unwrap();
-        // A shell may miss a signal that comes as it starts a program: it has started the only one by then.
-        let script = "sleep 60 & trap 'kill $!; echo in good order; exit 0' INT; trap 'kill $!; echo in haste; exit 0' QUIT; echo begun; wait";
+        // A shell may miss a signal that comes as it starts a program: it has started the only one by then. One that was begun in the background
+        // hears no SIGINT and no SIGQUIT.
+        let script = "sleep 60 & trap 'kill $!; echo in good order; exit 0' TERM; trap 'kill $!; echo in haste; exit 0' USR1; echo begun; wait";
         let launch = || {
             let mut process =
-                Process::launch("a server", &folder, None, [Signal::INT, Signal::QUIT], |group| {
+                Process::launch("a server", &folder, None, [Signal::TERM, Signal::USR1], |group| {
                     let mut command = tied(group, Path::new("/bin/sh"), "INT");
                     command.args(["-c", script]);
                     Ok(command)

@@ -393,10 +393,16 @@ impl Database {
             found.alarm("archive", severity, report.to_string(), figure, &advice);
         }
         if let Some((from, to)) = report.gap.filter(|_| report.gap_is_open) {
-            let what = format!(
-                "the archive {:?} lacks the log from lsn {from} to {to}, which was let go of before it could be archived, or is from before it was begun",
-                report.destination
-            );
+            let archive = &report.destination;
+            let what = if from == to {
+                format!(
+                    "the archive {archive:?} begins at lsn {to}, with a log that follows none of before: that was gone"
+                )
+            } else {
+                format!(
+                    "the archive {archive:?} lacks the log from lsn {from} to {to}, which was let go of before it could be archived, or is from before it was begun"
+                )
+            };
             let advice = "take a backup: what is archived from now on can be added to that one, and not to those from before";
             found.alarm("archive gap", Severity::Critical, what, None, advice);
         }

@@ -513,7 +513,82 @@ fn a_backup_behind_openings_that_have_archived_nothing_goes_with_the_archive() {
     assert!(restore(&disk, &["c"], "d.gnt", RecoveryTarget::End).is_err());
 }
 
-/// A log that was begun anew follows no backup, also where both end and begin at the same place.
+/// As one that is moved away, and as a file system that is mounted over another one.
+#[test]
+fn an_archive_that_is_emptied_or_replaced_is_noticed_and_gets_nothing() {
+    let disk = SimDisk::new(35);
+    let db = create(&disk);
+    put(&db, 0..100);
+    await_archived(&db);
+    // The folder stays.
+    for name in disk.list(Path::new(ARCHIVE)).unwrap() {
+        disk.remove(&Path::new(ARCHIVE).join(name)).unwrap();
+    }
+    let failing = |db: &Database, from: u64, rows: u64| {
+        for next in (from..from + 400 * rows).step_by(rows as usize) {
+            put(db, next..next + rows);
+            let report = db.archive_report().unwrap();
+            if report.state == ArchiveState::Failing {
+                return report.error.unwrap();
+            }
+            clock::sleep(Duration::from_millis(50));
+        }
+        panic!("{:?}", db.archive_report());
+    };
+    // Of a part that goes on, when it is noted how far it has come.
+    assert!(failing(&db, 100, 1).contains("mounted"));
+    assert!(disk.list(Path::new(ARCHIVE)).unwrap().iter().all(|name| name.ends_with(".lock")));
+    db.close().unwrap();
+
+    // Another archive of the same database is put there while this one is written to.
+    let db = open(&disk);
+    put(&db, 1000..1010);
+    await_archived(&db);
+    let info = Path::new(ARCHIVE).join("archive.info");
+    let position = disk.contents(&Path::new(ARCHIVE).join("archive.position")).unwrap();
+    let other = SimDisk::new(36);
+    let db_of_other = create(&other);
+    put(&db_of_other, 0..10);
+    await_archived(&db_of_other);
+    let file = disk.open(&info, &FileOptions::read_write()).unwrap();
+    let mut bytes = AlignedBuffer::zeroed(other.contents(&info).unwrap().len());
+    bytes.copy_from_slice(&other.contents(&info).unwrap());
+    file.write_at(Class::Foreground, 0, &bytes, Durability::Durable).unwrap();
+    db_of_other.close().unwrap();
+    let parts_before = parts(&disk);
+    // Where the next part begins.
+    failing(&db, 1010, 100);
+    assert_eq!(disk.contents(&Path::new(ARCHIVE).join("archive.position")).unwrap(), position);
+    assert_eq!(parts(&disk), parts_before);
+    db.close().unwrap();
+}
+
+/// A backup that is taken at once is the way out of a gap: it may end where that ends.
+#[test]
+fn a_backup_right_behind_a_gap_goes_with_the_archive() {
+    let disk = SimDisk::new(37);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let alone = OpenOptions { archive: None, ..options() };
+    let db = create_as(&disk, FILE, &alone).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let filled = txn.create_tree("filled").unwrap();
+    let mut loader = txn.bulk_loader(&filled).unwrap();
+    (0..5000_u64).for_each(|number| loader.push(&number.to_be_bytes(), &[1; 300]).unwrap());
+    loader.finish().unwrap();
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let db = open(&disk);
+    let report = await_report(&db, |report| report.gap_is_open && report.state == ArchiveState::Archiving);
+    let manifest = backup(&db, "b", None);
+    assert!(report.gap.is_some_and(|gap| gap.1 <= manifest.end_lsn), "{report:?}, {manifest:?}");
+    await_report(&db, |report| !report.gap_is_open);
+    put(&db, 0..10);
+    await_archived(&db);
+    db.close().unwrap();
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::End), 10);
+}
+
+/// A log that was begun anew follows no backup from before, whatever lies between.
 #[test]
 fn an_archive_that_begins_with_a_new_log_is_not_put_behind_a_backup_from_before() {
     let disk = SimDisk::new(34);

@@ -203,7 +203,15 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         let shared: Arc<dyn Disk> = Arc::clone(&disk) as _;
         let mut looked = Database::look(&shared, database, options.io);
         if looked.is_ok() && connection.is_none() {
-            looked = Database::look_for_log(&shared, database, options.io);
+            looked = match Database::look_for_log(&shared, database, options.io) {
+                // It may not be ours to open, or be somebody else's who has the file open and lets go of segments.
+                Err(gannet_store::Error::Io(error)) => {
+                    let remark = format!("whether its log is there could not be looked at: {error}");
+                    remarks.add(Weight::Note, remark);
+                    Ok(())
+                }
+                looked => looked,
+            };
         }
         match looked {
             Err(

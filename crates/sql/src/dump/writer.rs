@@ -537,7 +537,6 @@ impl Keeper {
     }
 }
 
-/// What is not there need not be removed.
 /// Refuses a file that no dump has begun: of one that has, there is nothing yet, or its first line.
 fn check_is_ours(disk: &dyn Disk, partial: &Path) -> Result<()> {
     // It may end anywhere, and is read past no cache: it goes at once.
@@ -557,6 +556,7 @@ fn check_is_ours(disk: &dyn Disk, partial: &Path) -> Result<()> {
     Err(Error::new(SqlState::DUPLICATE_OBJECT, message))
 }
 
+/// What is not there need not be removed.
 fn forget(removed: gannet_io::Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(error)),

@@ -698,6 +698,7 @@ impl Session {
             Some(mut open) if open.explicit => {
                 // It is back at its newest savepoint, where there is one.
                 self.portals.forget_behind(open.savepoints().checked_sub(1));
+                self.prepared.settle(&self.portals);
                 let undone = open.fail(&self.state);
                 self.transaction = Some(open);
                 undone?;

@@ -8,7 +8,7 @@
 //! 4. A part begins where everything before it is synced. So no part that was begun later begins before it, whatever fails in between.
 
 use super::folder::Folder;
-use super::format::{INFO, Info, LOCK, POSITION, PartBegin, Position, text_of};
+use super::format::{INFO, Info, LOCK, POSITION, PartBegin, Position, read_text, text_of};
 use super::reader::{self, Ended, Reader, Said, Why};
 use super::writer::PartWriter;
 use super::{ArchiveState, SYNC_BYTES, SYNC_EVERY, Status};
@@ -417,8 +417,8 @@ impl Follower {
     /// Opens the archive, or begins it, where it ends.
     fn attach(&mut self) -> Result<Session> {
         let disk = Arc::clone(&self.disk);
-        if self.has_met {
-            check_is_there(&*disk, &self.path)?;
+        if self.has_met && !disk.exists(&self.path.join(INFO))? {
+            return Err(is_gone(&self.path));
         }
         if !disk.exists(&self.path)? {
             disk.create_dir(&self.path)?;
@@ -431,6 +431,7 @@ impl Follower {
         })?;
         let tail = match find_tail(&disk, &self.path, self.mode, &self.meta)? {
             Some(tail) => tail,
+            None if self.has_met => return Err(is_gone(&self.path)),
             None => self.create()?,
         };
         if let Some((.., name)) = tail.folder.names.last() {
@@ -512,6 +513,10 @@ impl Follower {
         if gap_from.is_some() {
             // It is in the archive before anybody is told that this goes on.
             session.begin_part()?;
+        }
+        if tail.end.is_none() && self.status.was_archived {
+            // No part says so.
+            session.write_position(true)?;
         }
         self.has_met = true;
         Ok(session)
@@ -628,9 +633,23 @@ impl Session {
         Ok(true)
     }
 
+    /// Looks whether the folder has this archive still, and its part: what is written to a file that has lost its name is archived nowhere.
+    fn check_is_there(&self) -> Result<()> {
+        let info = read_text::<Info>(&*self.disk, &self.path.join(INFO))?;
+        let is_other = |info: &Info| info.archive_id != self.begin.archive_id;
+        match (info, &self.part) {
+            (Some(info), _) if is_other(&info) => {
+                Err(Error::Backup(format!("{:?} has another archive now than a moment ago", self.path)))
+            }
+            (Some(_), Some(part)) if !part.is_there()? => Err(is_gone(&self.path)),
+            (Some(_), _) => Ok(()),
+            (None, _) => Err(is_gone(&self.path)),
+        }
+    }
+
     fn begin_part(&mut self) -> Result<()> {
         assert!(self.walk.is_between(), "a part begins behind a record");
-        check_is_there(&*self.disk, &self.path)?;
+        self.check_is_there()?;
         self.begin.first = self.walk.whole();
         self.begin.previous_crc = self.walk.whole_crc();
         self.part = Some(PartWriter::begin(&self.disk, &self.path, self.mode, &self.begin)?);
@@ -664,18 +683,16 @@ impl Session {
         if !at_once && !is_due {
             return Ok(false);
         }
+        self.check_is_there()?;
         self.position_at = Some(clock::now());
         self.disk.publish(&self.path.join(POSITION), text_of(&self.position).as_bytes(), self.mode)?;
         Ok(true)
     }
 }
 
-/// Refuses a folder that had an archive and has none now.
-fn check_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
-    if disk.exists(&path.join(INFO))? {
-        return Ok(());
-    }
-    Err(Error::Backup(format!(
+/// A folder had an archive, and has none now.
+fn is_gone(path: &Path) -> Error {
+    Error::Backup(format!(
         "{path:?} has the archive no more that was there: is its file system mounted? Where it is gone for good, open the database anew, which begins another one, and take a full backup"
-    )))
+    ))
 }

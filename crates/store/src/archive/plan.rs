@@ -276,15 +276,15 @@ fn cover(
     }
     let end = manifest.end_lsn;
     let parts = folder.parts_from(end, look)?;
-    // What begins there behind a gap does not follow what the backup has.
-    let covers = |begin: &PartBegin| begin.first < end || begin.first == end && begin.gap_from.is_none();
+    // A log that was begun anew does not follow what the backup has. Behind a gap it does: a backup that ends there is the way out of one.
+    let is_anew = |begin: &PartBegin| begin.gap_from == Some(begin.first);
+    let covers = |begin: &PartBegin| begin.first < end || begin.first == end && !is_anew(begin);
     let before = parts.partition_point(|part| covers(&part.begin));
     let Some(covering) = before.checked_sub(1) else {
         let begins = parts.first().map_or_else(
             || "it is empty".to_owned(),
             |part| {
-                let anew =
-                    if part.begin.gap_from.is_some() { ", with log that follows none of before" } else { "" };
+                let anew = if is_anew(&part.begin) { ", with log that follows none of before" } else { "" };
                 format!("it begins at lsn {}{anew}{}", part.begin.first, damaged(folder, 0, end))
             },
         );

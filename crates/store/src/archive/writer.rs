@@ -63,6 +63,11 @@ impl PartWriter {
         Ok(part)
     }
 
+    /// Whether the file has its name still.
+    pub(super) fn is_there(&self) -> Result<bool> {
+        Ok(self.disk.exists(&self.path)?)
+    }
+
     /// Bytes of the file so far.
     pub(super) fn bytes(&self) -> u64 {
         self.offset
