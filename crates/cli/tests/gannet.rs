@@ -454,20 +454,28 @@ fn ctrl_c_comes_to_a_clean_end() {
 }
 
 #[test]
-fn doctor_takes_ctrl_c_and_removes_its_scratch_file() {
-    let folder = folder();
-    let child = gannet(folder.path(), &["doctor", "--time", "60s"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let files = || std::fs::read_dir(folder.path()).unwrap().filter_map(|entry| entry.ok()?.metadata().ok());
-    while files().all(|file| file.len() < 1 << 20) {
-        std::thread::yield_now();
+fn doctor_leaves_no_scratch_file_however_it_is_ended() {
+    for (signal, status) in [("-INT", Some(130)), ("-KILL", None)] {
+        let folder = folder();
+        let child = gannet(folder.path(), &["doctor", "--time", "60s"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It is open, has no name, and is being filled.
+        let opened = format!("/proc/{}/fd", child.id());
+        let is_scratch = |path: &Path| {
+            let name = std::fs::read_link(path).unwrap_or_default();
+            name.to_string_lossy().contains(".gannet-doctor-")
+                && std::fs::metadata(path).is_ok_and(|file| file.len() >= 1 << 20)
+        };
+        while std::fs::read_dir(&opened).unwrap().flatten().all(|entry| !is_scratch(&entry.path())) {
+            std::thread::yield_now();
+        }
+        send(signal, &child);
+        assert_eq!(child.wait_with_output().unwrap().status.code(), status);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
-    send("-INT", &child);
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
-    assert_eq!(files().count(), 0);
 }
 
 #[test]
