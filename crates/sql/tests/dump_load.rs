@@ -759,8 +759,12 @@ fn nothing_is_overwritten_and_a_cancelled_dump_leaves_nothing() {
         assert!(to(&site.path("dump"), format, true).is_err());
         assert_eq!(names(), before);
     }
-    // What a crash has left is replaced.
-    std::fs::write(site.path("dump.partial"), "half").unwrap();
+    // What a crash has left is replaced, and nothing else that is called so.
+    std::fs::write(site.path("dump.partial"), "mine").unwrap();
+    let error: Error = to(&site.path("dump"), Format::Sql, false).unwrap_err();
+    assert!(error.to_string().contains("no dump has made"), "{error}");
+    assert_eq!(std::fs::read(site.path("dump.partial")).unwrap(), b"mine");
+    std::fs::write(site.path("dump.partial"), "-- Gannet dump, format 1\nhalf").unwrap();
     to(&site.path("dump"), Format::Sql, false).unwrap();
     assert!(!site.path("dump.partial").exists());
     let there = std::fs::read(site.path("dump")).unwrap();
