@@ -1,6 +1,8 @@
 //! Dump and load of an embedded database: every type there and back, one moment whatever is written meanwhile, rows in any order, little
 //! memory, bad rows by line.
 
+use gannet_io::Disk;
+use gannet_io::sim::{Settings, SimDisk};
 use gannet_sql::dump::{self, Format, Target, dump};
 use gannet_sql::load::{self, Embedded, Origin, Outcome, load};
 use gannet_sql::session::Rows;
@@ -1555,4 +1557,46 @@ fn new_limits_of_a_sequence_hold_for_what_is_stored_of_it() {
     let second = site.database("second.gnt", "");
     loaded(&second, site.file("s.sql", &text), &load::Options::default()).unwrap();
     assert_eq!(run(&second, "select nextval('s'), nextval('c')"), [["3", "2"]]);
+}
+
+#[test]
+fn a_dump_that_will_not_fit_is_refused_before_it_begins() {
+    let settings = Settings { capacity_bytes: Some(32 << 20), ..Settings::default() };
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::with_settings(1, settings));
+    let options = EngineOptions { memory: 24 << 20, temp_folder: None };
+    let engine = Engine::with_disk(Arc::clone(&disk), &options).unwrap();
+    let create = CreateOptions { segment_size: 1 << 20, ..CreateOptions::default() };
+    let path = Path::new("full.gnt");
+    let database = Database::create(&engine, path, &create, &OpenOptions::default(), "gannet").unwrap();
+    // A byte has two digits: about 13 MiB are 25 MiB of text.
+    run(
+        &database,
+        "create table small (a int primary key, t text); create table bytes (a int primary key, b bytea);
+         insert into small select n, 'some text' from generate_series(1, 500) as s(n)",
+    );
+    for part in 0..13 {
+        let sql = format!(
+            "insert into bytes select n, decode(repeat('a5', 1000 + n % 50), 'hex')
+             from generate_series({part} * 1000 + 1, {part} * 1000 + 1000) as s(n); checkpoint"
+        );
+        run(&database, &sql);
+    }
+    let dump_to = |name: &str, options: &dump::Options| {
+        let target = Target::Path(PathBuf::from(name));
+        job(&database, JobKind::Dump, |watch| dump(database.store(), options, target, watch))
+    };
+    for format in [Format::Sql, Format::Csv] {
+        let error = dump_to("out", &dump::Options { format, ..dump::Options::default() }).unwrap_err();
+        assert_eq!(error.state().0, "53100", "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with("the dump will have about 2") && text.contains("free"), "{text}");
+        let left: Vec<String> =
+            disk.list(Path::new(".")).unwrap().into_iter().filter(|name| name.contains("out")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    // What fits is dumped, and the definitions of all.
+    let small = dump::Options { tables: vec![TableName::parse("small")], ..dump::Options::default() };
+    assert_eq!(dump_to("small.sql", &small).unwrap().rows, 500);
+    let definitions = dump::Options { data: false, ..dump::Options::default() };
+    assert_eq!(dump_to("definitions.sql", &definitions).unwrap().rows, 0);
 }

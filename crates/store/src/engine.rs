@@ -9,7 +9,7 @@ use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
 use crate::transaction::Canceller;
 use crate::turns::Turn;
-use crate::work::{Lender, Room, WorkMemory};
+use crate::work::{Lender, Room, WorkMemory, left_for_others};
 use crate::{Error, Result};
 use gannet_base::memory::{Budget, Purpose};
 use gannet_base::units::format_size;
@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Part of the budget that is not given to page frames: 1/16, but 1/8 as long as that is no more than [`OTHER_ENOUGH`], what a process
-/// has besides included, and at least this many bytes. Who needs more has frames make room.
+/// Part of the budget that is not given to page frames at first: what is left for those who cannot ask them ([`left_for_others`]), but 1/8 as
+/// long as that is no more than [`OTHER_ENOUGH`], what a process has besides included, and at least this many bytes. Who needs more has frames
+/// make room.
 const OTHER_MIN: u64 = 6 << 20;
 const OTHER_ENOUGH: u64 = 10 << 20;
 /// Smallest budget an engine works with, in bytes.
@@ -336,6 +337,11 @@ impl Engine {
         self.lender.take_back();
     }
 
+    /// See [`Lender::tend_room`].
+    pub(crate) fn tend_room(&self) -> Result<()> {
+        self.lender.tend_room()
+    }
+
     /// Whether [`Engine::create`] can make a database at `path`, as far as what is there goes: nothing, or what a creation has
     /// left that was interrupted before anybody could use the database.
     pub fn is_missing(&self, path: &Path) -> Result<bool> {
@@ -480,7 +486,8 @@ impl Engine {
             return Ok(Arc::clone(pool));
         }
         let limit = self.lender.budget.limit();
-        let others = (limit / 16).max(OTHER_ENOUGH.min(limit / 8)).max(OTHER_MIN.min(limit * 3 / 4));
+        let others = left_for_others(&self.lender.budget);
+        let others = others.max(OTHER_ENOUGH.min(limit / 8)).max(OTHER_MIN.min(limit * 3 / 4));
         let share = limit - others;
         let bytes = if pools.is_empty() { share } else { share / (pools.len() as u64 + 1) };
         let frames = Pool::frames_for(bytes, page_size);

@@ -155,6 +155,14 @@ impl Lender {
         Ok(Some(asking))
     }
 
+    /// Has a part of the budget left for others, and no more than that, where who takes and gives memory does not ask frames; to be called now
+    /// and then.
+    pub(crate) fn tend_room(&self) -> Result<()> {
+        drop(self.keep_room(0)?);
+        self.take_back();
+        Ok(())
+    }
+
     fn owe(&self, pool: &Pool, frames: usize) {
         pool.owe(frames);
         self.owed.store(true, Ordering::Release);
@@ -334,6 +342,23 @@ mod tests {
         let missing = left_for_others(&lender.budget) - free + 12 * NEEDS + MORE_MOST;
         let given = (frames - pool.active_frames()) as u64 * PAGE;
         assert!(given > MORE_MOST && given <= missing + PAGE, "{given} of {missing}");
+    }
+
+    #[test]
+    fn a_part_is_left_where_who_takes_does_not_ask_frames_and_no_more_than_that() {
+        let (lender, pool, _rest) = lender((64 << 20) / LEFT_SHARE);
+        let frames = pool.active_frames();
+        let free = || lender.budget.limit() - lender.budget.used();
+        lender.tend_room().unwrap();
+        assert_eq!(pool.active_frames(), frames, "that much is left");
+        let taken = lender.budget.charge(Purpose::Sessions, 1 << 20).unwrap();
+        lender.tend_room().unwrap();
+        assert!(free() >= left_for_others(&lender.budget), "{}", free());
+        assert!(pool.active_frames() < frames);
+        drop(taken);
+        lender.tend_room().unwrap();
+        assert!(pool.active_frames() + 128 > frames, "{} of {frames}", pool.active_frames());
+        assert!(free() >= left_for_others(&lender.budget), "{}", free());
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! They are a job's threads: they run where a processor is idle, and do each piece of work with a permit. The
 //! calling thread, which may be a server's session, only waits.
 
+mod forecast;
 mod line;
 mod output;
 mod rows;
@@ -28,6 +29,7 @@ pub use writer::{Files, Keeper, Manifest, ManifestScript, ManifestTable, Target}
 
 use crate::catalog::{Catalog, Sequence, storage, stored_position};
 use crate::{Error, Result, SqlState, TableName};
+use forecast::{Brief, check_room};
 use gannet_io::ModeRequest;
 use gannet_store::{Database, Isolation, TransactionOptions, Unit, View, Watch};
 use scanner::Charged;
@@ -131,6 +133,12 @@ pub(crate) fn dump_with(
     let catalog = storage::load(&view)?;
     let script = stored_script(store, &view, &catalog, position)?.only(&options.tables)?;
     let mut writer = Writer::begin(Arc::clone(store.engine().disk()), target, options.format, options.mode)?;
+    if options.data
+        && let Some(room) = writer.room()?
+    {
+        let glance = store.begin_watched(level, Arc::new(Brief)).view();
+        check_room(&glance, &catalog, &script, options.format, room, watch)?;
+    }
     if options.data && !options.schema {
         writer.warn(script.warning_for_rows_alone())?;
     }

@@ -4,6 +4,7 @@
 //! takes the rows. That strings are UTF-8 is looked at for many rows at once ([`RowWriter::check`]): what stands between them is ASCII, and
 //! makes no character of two halves.
 
+use super::Format;
 use crate::Result;
 use crate::catalog::Table;
 use crate::codec::corrupted;
@@ -19,6 +20,15 @@ pub(super) enum RowFormat {
     Text,
     /// As COPY's format `csv`: NULL is nothing, an empty string is `""`.
     Csv,
+}
+
+impl From<Format> for RowFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Sql => RowFormat::Text,
+            Format::Csv => RowFormat::Csv,
+        }
+    }
 }
 
 /// Writes the rows of a table.

@@ -1,10 +1,10 @@
 //! Rows of tables on their way: scanned, made text, and written in the order of the scan.
 
+use super::Options;
 use super::line::{Item, Piece, run_line};
 use super::rows::{RowFormat, RowWriter};
 use super::script::{Script, TableRows};
 use super::writer::Writer;
-use super::{Format, Options};
 use crate::catalog::{Catalog, Table};
 use crate::crew::locked;
 use crate::room::{Room, Taken};
@@ -216,7 +216,7 @@ pub(super) fn write_tables(
         script,
         tables: script.tables.iter().map(find).collect::<Result<_>>()?,
         style: TextStyle::default(),
-        format: if options.format == Format::Csv { RowFormat::Csv } else { RowFormat::Text },
+        format: options.format.into(),
         spare: Spare::default(),
         has_reader: writer.has_reader(),
     };

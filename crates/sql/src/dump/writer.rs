@@ -304,6 +304,13 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
+    /// The folder that it goes to, and how many bytes that has free, where it is known.
+    pub(super) fn room(&self) -> Result<Option<(PathBuf, u64)>> {
+        let (Place::File { path, .. } | Place::Folder { path, .. }) = &self.place else { return Ok(None) };
+        let folder = parent(path).to_owned();
+        Ok(self.disk.free_bytes(&folder).map_err(failed)?.map(|free| (folder, free)))
+    }
+
     /// Whether it goes to whoever reads a stream, and takes as long as he does.
     pub(super) fn has_reader(&self) -> bool {
         matches!(self.place, Place::Stream(_) | Place::Files(_))

@@ -94,8 +94,8 @@ impl Shared {
             }
             self.end_old_holders();
             self.note_figures();
-            // Room that came from elsewhere than from those for whom frames had made it.
-            engine.take_back();
+            // Room that came or went elsewhere than by those for whom frames make it.
+            self.unless_passing(engine.tend_room())?;
             // Behind the log's limit it would pause for long, and with it all that this thread does.
             let give_up = || self.is_stopping() || self.core.is_behind_limit();
             if sweeps && rests_until.is_none_or(|until| clock::now() >= until) && !give_up() {

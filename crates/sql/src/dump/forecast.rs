@@ -1,0 +1,147 @@
+//! Whether there is room for what is dumped, from a sample of its rows: who has too little is told so before an hour's work rather than behind it.
+//!
+//! Of each table some leaves are made text. As many bytes as that were for each leaf, times the leaves that there are, is an estimate whose
+//! standard error the leaves' differences tell; a dump is refused where even two standard errors less do not fit. What cannot be told by a glance
+//! counts as nothing: small tables, and those with values that are too long to be read for this.
+
+use super::Format;
+use super::rows::RowWriter;
+use super::scanner::table_tree;
+use super::script::Script;
+use crate::catalog::Catalog;
+use crate::types::text::TextStyle;
+use crate::{Error, Result, SqlState};
+use gannet_base::units::format_size;
+use gannet_store::{LongValues, View, Watch, WorkMemory};
+use std::path::PathBuf;
+
+/// Leaves of a table that are looked at.
+const LEAVES: usize = 16;
+/// Tables of fewer bytes are not.
+const SMALL: u64 = 1 << 20;
+/// Longer values are not read: a leaf may have a hundred of them.
+const LONG: u64 = 64 << 10;
+/// Where there is room for the tables' bytes so many times it is not looked: the text of what databases have is less.
+const AMPLE: u64 = 4;
+
+/// Lets nobody read long values for a glance.
+#[derive(Debug)]
+pub(super) struct Brief;
+
+impl LongValues for Brief {
+    fn expect(&self, bytes: u64) -> gannet_store::Result<Option<WorkMemory>> {
+        if bytes > LONG { Err(gannet_store::Error::Cancelled) } else { Ok(None) }
+    }
+}
+
+/// An estimate of the text's bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    bytes: f64,
+    variance: f64,
+}
+
+impl Estimate {
+    /// Of a table with so many leaves, some of which have these many bytes of text.
+    fn of(leaves: f64, sampled: &[f64]) -> Self {
+        let count = sampled.len() as f64;
+        if sampled.is_empty() {
+            return Estimate::default();
+        }
+        let mean = sampled.iter().sum::<f64>() / count;
+        let squares: f64 = sampled.iter().map(|bytes| (bytes - mean).powi(2)).sum();
+        let of_one = if count > 1.0 { squares / (count - 1.0) } else { mean * mean };
+        let unseen = (1.0 - count / leaves).max(0.0);
+        Estimate { bytes: mean * leaves, variance: leaves * leaves * of_one / count * unseen }
+    }
+
+    fn plus(self, other: Estimate) -> Self {
+        Estimate { bytes: self.bytes + other.bytes, variance: self.variance + other.variance }
+    }
+
+    /// What it is at least, but for one time in fifty.
+    fn at_least(self) -> f64 {
+        self.bytes - 2.0 * self.variance.sqrt()
+    }
+}
+
+/// Fails where the rows of the script's tables, as text, will not fit into `free` bytes, which is what `place` has. `view` is one whose long
+/// values [`Brief`] watches.
+///
+/// # Errors
+/// 53100 where there is too little room; what reading fails with, and what `watch` does.
+pub(super) fn check_room(
+    view: &View,
+    catalog: &Catalog,
+    script: &Script,
+    format: Format,
+    (place, free): (PathBuf, u64),
+    watch: &mut Watch<'_>,
+) -> Result<()> {
+    let stored: u64 = script.tables.iter().map(|table| table.bytes).sum();
+    if stored.saturating_mul(AMPLE) <= free {
+        return Ok(());
+    }
+    let style = TextStyle::default();
+    let mut estimate = Estimate::default();
+    for rows in script.tables.iter().filter(|table| table.bytes >= SMALL) {
+        watch.look()?;
+        let table = catalog.table(&rows.name).ok_or_else(|| Error::internal("a table vanished"))?;
+        let writer = RowWriter::new(table, &style, format.into());
+        estimate = estimate.plus(of_table(view, &table_tree(view, table)?, &writer)?);
+    }
+    if estimate.at_least() <= free as f64 {
+        return Ok(());
+    }
+    let message = format!(
+        "the dump will have about {}, and {place:?} has {} free",
+        format_size(estimate.bytes as u64),
+        format_size(free)
+    );
+    Err(Error::new(SqlState::DISK_FULL, message)
+        .hint("Make room, dump to another place, or only some of the tables"))
+}
+
+fn of_table(view: &View, tree: &gannet_store::Tree, writer: &RowWriter<'_>) -> Result<Estimate> {
+    let mut sample = view.sample(tree, LEAVES)?;
+    let (mut sampled, mut text, mut scratch) = (Vec::with_capacity(LEAVES), Vec::new(), String::new());
+    loop {
+        let (mut bytes, mut failure) = (0, None);
+        let read = sample.read_leaf(&mut |key, row| {
+            text.clear();
+            // Of a row that cannot be read the dump will tell more.
+            match writer.write(key, row, &mut scratch, &mut text) {
+                Ok(()) => bytes += text.len(),
+                Err(error) => failure = failure.take().or(Some(error)),
+            }
+        });
+        match read {
+            Ok(true) if failure.is_none() => sampled.push(bytes as f64),
+            Ok(false) if failure.is_none() => return Ok(Estimate::of(sample.leaf_pages(), &sampled)),
+            Err(error) if !matches!(error, gannet_store::Error::Cancelled) => return Err(error.into()),
+            _ => return Ok(Estimate::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_knows_how_sure_it_is() {
+        let equal = Estimate::of(1000.0, &[50.0; 16]);
+        assert_eq!((equal.bytes, equal.at_least()), (50_000.0, 50_000.0));
+        // All of them were looked at.
+        let whole = Estimate::of(2.0, &[10.0, 90.0]);
+        assert_eq!((whole.bytes, whole.at_least()), (100.0, 100.0));
+        let spread = Estimate::of(100.0, &[0.0, 100.0, 0.0, 100.0]);
+        assert_eq!(spread.bytes, 5_000.0);
+        assert!(spread.at_least() < 0.0);
+        // One leaf of many says nothing.
+        assert!(Estimate::of(100.0, &[7.0]).at_least() < 0.0);
+        assert_eq!(Estimate::of(1.0, &[]).bytes, 0.0);
+        let sum = equal.plus(spread);
+        assert!(sum.bytes == 55_000.0 && sum.at_least() < 50_000.0);
+    }
+}
