@@ -7,6 +7,7 @@ use gannet_lab::gannet::{forget_hot, mode};
 use gannet_lab::scan::embedded::Embedded;
 use gannet_lab::scan::read::{self, Pattern, Task};
 use gannet_lab::scan::served::Served;
+use gannet_lab::scan::synchronous::{self, Marked};
 use gannet_lab::scan::{self, Base, Host, Plan, Rows, growth, neighbour, singles};
 use gannet_lab::servers::{Kind, Options, database, make};
 use gannet_lab::tune::trial::{copy_with_log, log_of};
@@ -26,7 +27,7 @@ USAGE
     gannet-lab scan load --dir DIR --driver NAME --rows N             makes a database of the table and its index
     gannet-lab scan cold --dir DIR --driver NAME --rows N --limit SIZE --pattern PATTERN [--plan PLAN] [--most S]
     gannet-lab scan warm --dir DIR --driver NAME --rows N --limit SIZE [--times N] [--most S]
-    gannet-lab scan singles --dir DIR --driver NAME --rows N --limit SIZE
+    gannet-lab scan singles --dir DIR --driver NAME --rows N --limit SIZE [--synchronous]
     gannet-lab scan grow --dir DIR --driver SERVER --rows N --limit SIZE [--parts N] [--most S]
     gannet-lab scan share --dir DIR --driver gannet-server --rows N --limit SIZE [--seconds S]
     gannet-lab scan neighbour --dir DIR --driver SERVER --rows N --limit SIZE --budget SIZE [--seconds S]
@@ -39,6 +40,7 @@ OPTIONS
     --io MODE         of Gannet: auto, direct, uncached or buffered [auto]
     --limit SIZE      memory that the whole process may have; a server is held to it by a group of its own
     --budget SIZE     of that, Gannet's budget [nearly all], or Firebird's cache of pages
+    --synchronous     every write to a file of the database is, by the file attribute S
     --fits            the database fits into it: rivals' caches are set for that
     --pattern NAME    scan (rows are counted), rows (all to the client), sort (by an unindexed column), tag (order of an index)
     --plan NAME       of tag: chosen, index or sort [chosen]
@@ -55,6 +57,7 @@ struct Arguments {
     limit: u64,
     budget: Option<u64>,
     fits: bool,
+    synchronous: bool,
     rows: u64,
     pattern: Option<Pattern>,
     plan: Plan,
@@ -75,6 +78,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
         limit: 512 << 20,
         budget: None,
         fits: false,
+        synchronous: false,
         rows: 0,
         pattern: None,
         plan: Plan::Chosen,
@@ -89,6 +93,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
             Short('h') | Long("help") => return Ok(None),
             Value(word) => arguments.words.push(word.string()?),
             Long("fits") => arguments.fits = true,
+            Long("synchronous") => arguments.synchronous = true,
             // A client of PostgreSQL takes a relative path for a host's name, and its server works in its own folder.
             Long("dir") => arguments.dir = std::path::absolute(PathBuf::from(parser.value()?))?,
             Long("file") => arguments.file = parser.value()?.into(),
@@ -220,12 +225,8 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
             let outcome = read::warm(&*base, &tasks, arguments.times, &arguments.rows(), stop);
             closed(base, outcome)?
         }
-        ["singles"] => {
-            remove_left(&arguments.dir)?;
-            let base = arguments.open(true, Some(arguments.limit))?;
-            let outcome = singles::singles(&*base, &arguments.rows(), stop);
-            removed(&arguments, closed(base, outcome))?
-        }
+        ["singles"] if arguments.synchronous => synchronous_singles(arguments, stop)?,
+        ["singles"] => single_rows(&arguments, stop)?,
         ["grow"] => {
             let which = arguments.server()?;
             remove_left(&arguments.dir)?;
@@ -262,6 +263,32 @@ fn load(arguments: &Arguments) -> Result<Value> {
         "seconds": began.elapsed().as_secs_f64(),
         "size_bytes": scan::watch::size(&data),
     }))
+}
+
+fn single_rows(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
+    remove_left(&arguments.dir)?;
+    let base = arguments.open(true, Some(arguments.limit))?;
+    let mut outcome = singles::singles(&*base, &arguments.rows(), stop);
+    if arguments.synchronous {
+        outcome = outcome.and_then(|outcome| synchronous::check(&base.folder()).map(|()| outcome));
+    }
+    removed(arguments, closed(base, outcome))
+}
+
+/// The same in a folder below, each file of which has every write synchronous; or why there is none.
+fn synchronous_singles(mut arguments: Arguments, stop: &AtomicBool) -> Result<Value> {
+    let folder = arguments.dir.clone();
+    fs::create_dir(&folder).with_context(|| format!("cannot make {folder:?}"))?;
+    let outcome = match synchronous::mark(&folder)? {
+        Marked::No(reason) => json!({ "unmeasured": reason }),
+        Marked::Yes => {
+            arguments.dir = folder.join("db");
+            single_rows(&arguments, stop)?
+        }
+    };
+    // A server's log is beside its database.
+    fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {folder:?}"))?;
+    Ok(outcome)
 }
 
 /// Removes a database that a measurement has left which was killed; nothing else.

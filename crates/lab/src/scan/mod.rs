@@ -1,7 +1,7 @@
 //! Reading patterns: a table scanned, sorted, and read in the order of an index that has nothing to do with where its rows are; by the same SQL for everybody.
 //!
 //! - [`Base`]: a database that is open, embedded or served; [`Session`]: one of its connections.
-//! - [`read`] measures the patterns, [`singles`] statements that change one row each, [`neighbour`] what another program loses beside it all, [`growth`] a
+//! - [`read`] measures the patterns, [`singles`] statements that change one row each, also in a folder where every write is [`synchronous`], [`neighbour`] what another program loses beside it all, [`growth`] a
 //!   database that outgrows the memory while somebody is connected, and two that share it.
 //! - [`watch`] looks at memory and at the OS cache meanwhile.
 
@@ -15,6 +15,7 @@ pub mod served;
 pub mod singles;
 #[cfg(feature = "rivals")]
 pub mod sqlite;
+pub mod synchronous;
 pub mod watch;
 
 use crate::confine::end;

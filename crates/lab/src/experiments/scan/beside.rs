@@ -1,7 +1,7 @@
 //! The report on what goes with the patterns: a neighbour, single rows, a database that grows, two that share.
 
 use super::found::{Found, mebibytes, plain};
-use super::{SINGLES, neighbours, served};
+use super::{SINGLES, SYNCHRONOUS, neighbours, served};
 use crate::chart::{Bars, Figure, Kind, Line, Spread, number};
 use crate::document::Part;
 use gannet_base::units::format_size;
@@ -129,25 +129,35 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
     ]
 }
 
-fn singles(found: &Found<'_>) -> Vec<Part> {
-    let mut rows = Vec::new();
-    let mut bars = Vec::new();
+/// The readers' test, as steps of this name have it: a row of the table for each contestant, and a bar.
+fn each_single(found: &Found<'_>, step: &str) -> (Vec<Vec<String>>, Vec<Bars>) {
+    let (mut rows, mut bars) = (Vec::new(), Vec::new());
     for contestant in found.contestants() {
-        let outputs = found.outputs("singles", &contestant);
-        if outputs.is_empty() {
+        let outputs = found.outputs(step, &contestant);
+        let seconds = |phase: usize| Found::spread(&outputs, &format!("/phases/{phase}/seconds"));
+        if seconds(0).is_none() {
             continue;
         }
-        let seconds = |phase: usize| Found::spread(&outputs, &format!("/phases/{phase}/seconds"));
         let p99 = |phase: usize| median(&outputs, &format!("/phases/{phase}/latency_us/p99"));
         let p50 = |phase: usize| median(&outputs, &format!("/phases/{phase}/latency_us/p50"));
         let mut row = vec![contestant.name.clone()];
         row.push(plain(median(&outputs, "/seconds")));
         row.extend((0..PHASES.len()).map(|phase| plain(seconds(phase).map(|spread| spread.median))));
         row.extend([0, 2, 4].map(|phase| format!("{} / {}", plain(p50(phase)), plain(p99(phase)))));
+        if step == SYNCHRONOUS {
+            let before = median(&found.outputs("singles", &contestant), "/seconds");
+            let ratio = median(&outputs, "/seconds").zip(before).map(|(now, before)| now / before);
+            row.push(plain(ratio));
+        }
         rows.push(row);
         let changes = [0, 2, 4].map(seconds);
         bars.push(Bars { name: contestant.name, values: changes.to_vec() });
     }
+    (rows, bars)
+}
+
+fn singles(found: &Found<'_>) -> Vec<Part> {
+    let (rows, bars) = each_single(found, "singles");
     if rows.is_empty() {
         return vec![Part::Text("Not measured yet.".to_owned())];
     }
@@ -159,17 +169,11 @@ fn singles(found: &Found<'_>) -> Vec<Part> {
     let cache = found.rounds().find_map(|round| {
         found.output(&super::device_id("writes", round))?["write_cache"].as_str().map(str::to_owned)
     });
-    vec![
-        Part::Text(format!(
-            "Each row is inserted, updated and deleted by a statement, sent as text, and a transaction of its own by one connection, with an index beside the primary key left out; in between all are selected. \
-             Whoever waits for the device once for each waits {} µs, which is what a synchronous write of 4 KiB takes here; the device's write cache is as it is ({}). What the source's readers saw \
-             with it off was 10 to 50 times slower; a device without one can be had by hand only (hdparm -W0), and here every write was synchronous.",
-            plain(write),
-            cache.as_deref().unwrap_or("unknown")
-        )),
+    let owned = |head: &[&str]| head.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let figure = |id: &str, title: String, bars: Vec<Bars>| {
         Part::Figure(Figure {
-            id: "singles".to_owned(),
-            title: format!("{} statements that each commit", number(SINGLES as f64)),
+            id: id.to_owned(),
+            title,
             y: "seconds".to_owned(),
             kind: Kind::Bars {
                 groups: ["insert", "update", "delete"].map(str::to_owned).to_vec(),
@@ -178,9 +182,36 @@ fn singles(found: &Found<'_>) -> Vec<Part> {
                     ("as many synchronous writes, the device alone".to_owned(), vec![Some(least); 3])
                 }),
             },
-        }),
-        Part::Table(head.into_iter().map(str::to_owned).collect(), rows),
-    ]
+        })
+    };
+    let count = number(SINGLES as f64);
+    let mut parts = vec![
+        Part::Text(format!(
+            "Each row is inserted, updated and deleted by a statement, sent as text, and a transaction of its own by one connection, with an index beside the primary key left out; in between all are selected. \
+             Whoever waits for the device once for each waits {} µs, which is what a synchronous write of 4 KiB takes here; the device's write cache is as it is ({}). Everybody's commits are durable when they are acknowledged.",
+            plain(write),
+            cache.as_deref().unwrap_or("unknown")
+        )),
+        figure("singles", format!("{count} statements that each commit"), bars),
+        Part::Table(owned(&head), rows),
+    ];
+    let (rows, bars) = each_single(found, SYNCHRONOUS);
+    parts.push(Part::Text(
+        "What the source's readers saw with the device's write cache off was 10 to 50 times slower. That can be had by hand only (hdparm -W0), and not of every device. Next to it comes a folder in which the kernel syncs \
+         behind every write, whoever writes and whatever he asked for (the file attribute S, as chattr +S sets it): log, pages and temporary files."
+            .to_owned(),
+    ));
+    if rows.is_empty() {
+        let reason = found.contestants().iter().find_map(|contestant| {
+            found.outputs(SYNCHRONOUS, contestant).first()?["unmeasured"].as_str().map(str::to_owned)
+        });
+        parts.push(Part::Text(format!("Not measured: {}.", reason.as_deref().unwrap_or("not yet"))));
+        return parts;
+    }
+    head.push("÷ as it is");
+    parts.push(figure("singles-synced", format!("{count} statements, every write synchronous"), bars));
+    parts.push(Part::Table(owned(&head), rows));
+    parts
 }
 
 fn growth(found: &Found<'_>) -> Vec<Part> {

@@ -21,6 +21,8 @@ pub(super) struct Scan;
 
 /// Rows of the readers' test.
 const SINGLES: u64 = 5000;
+/// The readers' test where every write is synchronous, as steps and folders are called.
+const SYNCHRONOUS: &str = "synced";
 /// As far as a database grows beyond the memory, in tenths of it.
 const GROWTH_TENTHS: u64 = 25;
 /// Of the neighbour's group, Gannet's budget; PostgreSQL and Firebird have as much for their own caches. Half of it is the neighbour's.
@@ -322,14 +324,21 @@ impl Builder<'_> {
                 self.add(id("neighbour", &contestant.name, round), what, command, u64::from(seconds) * 4 + 2);
             step.rival = contestant.rival();
         }
-        for contestant in contestants(order) {
-            let dir = self.data.join(format!("singles-{}", contestant.store));
-            let more = [("--limit", self.plan.cold.to_string()), ("--seed", seed.to_string())];
-            let command = self.command("singles", &contestant, &dir, SINGLES, &more);
-            let what = format!("{SINGLES} single rows, {}", contestant.name);
-            let limit = (!contestant.is_served()).then_some(self.plan.cold);
-            let step = self.add(id("singles", &contestant.name, round), what, command, 4);
-            (step.limit, step.rival, step.works_in) = (limit, contestant.rival(), Some(dir));
+        for is_synchronous in [false, true] {
+            for contestant in contestants(order) {
+                let (name, told) = match is_synchronous {
+                    false => ("singles", ""),
+                    true => (SYNCHRONOUS, ", every write synchronous"),
+                };
+                let dir = self.data.join(format!("{name}-{}", contestant.store));
+                let more = [("--limit", self.plan.cold.to_string()), ("--seed", seed.to_string())];
+                let mut command = self.command("singles", &contestant, &dir, SINGLES, &more);
+                command.extend(is_synchronous.then(|| "--synchronous".to_owned()));
+                let what = format!("{SINGLES} single rows{told}, {}", contestant.name);
+                let limit = (!contestant.is_served()).then_some(self.plan.cold);
+                let step = self.add(id(name, &contestant.name, round), what, command, 4);
+                (step.limit, step.rival, step.works_in) = (limit, contestant.rival(), Some(dir));
+            }
         }
         let (limit, most) = self.plan.growth;
         for contestant in contestants(order).into_iter().filter(Contestant::is_served) {
@@ -498,6 +507,8 @@ mod tests {
             "fits, SQLite, 1",
             "neighbour, Gannet's server, buffered, 1",
             "growth, Gannet's server, direct, 1",
+            "singles, SQLite, 1",
+            "synced, SQLite, 1",
         ] {
             assert!(ids.contains(&wanted), "{wanted}: {ids:?}");
         }
