@@ -135,6 +135,14 @@ pub(super) struct Visible {
     pub(super) witness: Option<ColumnId>,
 }
 
+impl Visible {
+    /// Whether no FROM clause may have both. Tables of the same name in different schemas are told apart by those.
+    pub(super) fn is_called_as(&self, other: &Visible) -> bool {
+        self.name == other.name
+            && (self.schema == other.schema || self.schema.is_none() || other.schema.is_none())
+    }
+}
+
 /// A FROM clause as names see it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sight {
@@ -162,6 +170,8 @@ pub(super) struct Level {
     pub(super) sight: Sight,
     /// What a JOIN condition does not see, though it stands in the same FROM clause.
     pub(super) hidden: Vec<String>,
+    /// The table that is changed, where FROM or USING is bound beside it: not even LATERAL sees it.
+    pub(super) target: Option<String>,
     /// Whether `sight` may be used by what is bound now, a level further in: not by a subquery in FROM without LATERAL.
     pub(super) open: bool,
     /// Set when something in the FROM clause refers to columns on its left.
@@ -312,6 +322,7 @@ impl<'a> Binder<'a> {
             clause,
             sight: Sight::default(),
             hidden: Vec::new(),
+            target: None,
             open: true,
             lateral_used: false,
             aggregates: Vec::new(),

@@ -1,7 +1,6 @@
 //! INSERT, UPDATE and DELETE.
 
 use super::binder::{Binder, Clause, RelationKind, Typed, Visible, named, place};
-use super::from::Joined;
 use super::select::{Column, Item};
 use super::tokens::position;
 use super::{name_parts, name_position};
@@ -296,7 +295,7 @@ impl<'a> Binder<'a> {
                 return Err(Error::unsupported("FROM before SET"));
             }
         };
-        let rel = self.others(rel, items)?;
+        let rel = self.items_beside(rel, items)?;
         let (source, recheck) = self.changed_rows(rel, selection.as_ref())?;
         let assignments = self.assignments(&table, assignments)?;
         let row = self.add_table_columns(&table);
@@ -315,13 +314,6 @@ impl<'a> Binder<'a> {
         let returning = self.returning(returning.as_deref())?;
         self.pop_level();
         Ok(Update { table, old, source, recheck, assignments, row, returning, checks })
-    }
-
-    /// The items of FROM or USING beside the table.
-    fn others(&mut self, rel: Rel, items: &'a [TableWithJoins]) -> Result<Rel> {
-        // The target cannot be referred to from within FROM; joins of FROM see only their sides anyway.
-        let rel = self.clause_behind(Some(rel), items, &mut Joined::new())?;
-        rel.ok_or_else(|| Error::internal("a FROM clause that lost its table"))
     }
 
     fn assignments(
@@ -449,7 +441,7 @@ impl<'a> Binder<'a> {
         self.push_level(Clause::From);
         let (table, _, rel) = self.changed_relation(item)?;
         let old = table_columns(&rel);
-        let rel = self.others(rel, using.as_deref().unwrap_or(&[]))?;
+        let rel = self.items_beside(rel, using.as_deref().unwrap_or(&[]))?;
         let (source, recheck) = self.changed_rows(rel, selection.as_ref())?;
         self.level().clause = Clause::Returning;
         let returning = self.returning(returning.as_deref())?;

@@ -42,16 +42,7 @@ impl<'a> Binder<'a> {
         items: &'a [TableWithJoins],
         joined: &mut Joined,
     ) -> Result<Option<Rel>> {
-        self.clause_behind(None, items, joined)
-    }
-
-    /// The same, joined to what is visible already.
-    pub(super) fn clause_behind(
-        &mut self,
-        mut all: Option<Rel>,
-        items: &'a [TableWithJoins],
-        joined: &mut Joined,
-    ) -> Result<Option<Rel>> {
+        let mut all = None;
         for item in items {
             let base = self.mark();
             self.level().lateral_used = false;
@@ -167,23 +158,50 @@ impl<'a> Binder<'a> {
 
     /// ON sees the two sides only.
     fn join_condition(&mut self, base: (usize, usize), condition: &'a ast::Expr) -> Result<Scalar> {
+        self.hiding(base, |this| {
+            this.within(Clause::JoinCondition, |this| {
+                let typed = this.expr(condition)?;
+                this.condition(typed, "argument of JOIN/ON")
+            })
+        })
+    }
+
+    /// What comes of `work` while what has become visible before `base` is not.
+    fn hiding<T>(&mut self, base: (usize, usize), work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let level = self.level();
         let sides = Sight {
             relations: level.sight.relations.split_off(base.0),
             columns: level.sight.columns.split_off(base.1),
         };
         let outer = std::mem::replace(&mut level.sight, sides);
-        level.hidden = outer.relations.iter().filter_map(|relation| relation.name.clone()).collect();
-        let result = self.within(Clause::JoinCondition, |this| {
-            let typed = this.expr(condition)?;
-            this.condition(typed, "argument of JOIN/ON")
-        });
+        let hidden = level.hidden.len();
+        level.hidden.extend(outer.relations.iter().filter_map(|relation| relation.name.clone()));
+        let result = work(self);
         let level = self.level();
-        level.hidden.clear();
+        level.hidden.truncate(hidden);
         let sides = std::mem::replace(&mut level.sight, outer);
         level.sight.relations.extend(sides.relations);
         level.sight.columns.extend(sides.columns);
         result
+    }
+
+    /// The items of FROM or USING beside the table that is changed, which they do not see.
+    pub(super) fn items_beside(&mut self, table: Rel, items: &'a [TableWithJoins]) -> Result<Rel> {
+        let base = self.mark();
+        let level = self.level();
+        level.target = level.sight.relations.last().and_then(|target| target.name.clone());
+        let others = self.hiding(base, |this| this.bind_from(items, &mut Joined::new()))?;
+        self.level().target = None;
+        let relations = &self.level().sight.relations;
+        let (target, others_seen) = relations.split_at(base.0);
+        if let Some(twice) = others_seen.iter().find(|one| target.iter().any(|other| one.is_called_as(other)))
+        {
+            return Err(named_twice(twice.name.as_deref().unwrap_or_default()));
+        }
+        Ok(match others {
+            Some(others) => cross(table, others, false),
+            None => table,
+        })
     }
 
     /// The columns of an outer join's optional side may be NULL.
@@ -706,17 +724,18 @@ impl<'a> Binder<'a> {
         for (column, name) in columns.iter_mut().zip(names) {
             column.0 = name;
         }
-        let taken = self.level().sight.relations.iter().any(|other| {
-            // Tables of the same name in different schemas are told apart by those.
-            other.name == name && (other.schema == schema || other.schema.is_none() || schema.is_none())
-        });
-        if taken {
-            let message = format!("table name \"{shown}\" specified more than once");
-            return Err(Error::new(SqlState::DUPLICATE_ALIAS, message));
+        let visible = Visible { name, schema, columns, table, kind, optional: false, witness: None };
+        if self.level().sight.relations.iter().any(|other| other.is_called_as(&visible)) {
+            return Err(named_twice(&shown));
         }
-        self.show(Visible { name, schema, columns, table, kind, optional: false, witness: None });
+        self.show(visible);
         Ok(())
     }
+}
+
+fn named_twice(name: &str) -> Error {
+    let message = format!("table name \"{name}\" specified more than once");
+    Error::new(SqlState::DUPLICATE_ALIAS, message)
 }
 
 /// The columns of a side by name; `None` for a name that several have.

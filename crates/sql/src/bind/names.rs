@@ -1,6 +1,6 @@
 //! Looking up columns.
 
-use super::binder::{Binder, RelationKind, Typed, Visible, named, place};
+use super::binder::{Binder, Clause, RelationKind, Typed, Visible, named, place};
 use super::operators::inner;
 use super::select::null_of;
 use crate::effort;
@@ -192,8 +192,11 @@ impl Binder<'_> {
                 || !level.open && level.sight.relations.iter().any(|r| r.name.as_deref() == Some(name))
         });
         if hidden {
+            let is_lateral = self.levels.iter().rev().any(|level| {
+                level.open && level.clause != Clause::JoinCondition && level.target.as_deref() == Some(name)
+            });
             return Error::new(
-                SqlState::UNDEFINED_TABLE,
+                if is_lateral { SqlState::INVALID_COLUMN_REFERENCE } else { SqlState::UNDEFINED_TABLE },
                 format!("invalid reference to FROM-clause entry for table \"{name}\""),
             )
             .hint(format!(

@@ -3,14 +3,15 @@
 //! # How
 //! The table is filled with the right side and counts its rows; the left side's rows are looked up. UNION is EXCEPT of both sides, one after
 //! the other, and nothing. Where the right side has no room, both are divided into parts by the hash of their rows; where it has room, but new
-//! rows of the left side do not, only those are divided, as nothing on the right equals them.
+//! rows of the left side do not, only those are divided, as nothing on the right equals them. Of rows that are equal, and counted (ALL), one goes to
+//! a part with how many they are.
 
 use super::keys::{KeyTable, encoded_bytes};
 use super::memory::Memory;
 use super::partition::Partitions;
 use super::simple::Append;
 use super::spill::{RowValues, SpillReader, Spilled};
-use super::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
+use super::{BATCH_ROWS, Batch, CHECK_EVERY, Context, LARGE_BYTES, Operator};
 use crate::logical::SetOperation;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -39,6 +40,8 @@ pub(super) struct Set {
     stage: Stage,
     batch: Batch,
     next_row: usize,
+    /// A row of the right side with how often it is there.
+    counted: Vec<Value>,
 }
 
 /// Of a row that was given once and is not to be given again.
@@ -92,6 +95,7 @@ impl Set {
             stage: Stage::Start,
             batch: Batch::new(),
             next_row: 0,
+            counted: Vec::new(),
         }
     }
 
@@ -165,12 +169,12 @@ impl Set {
         Ok(false)
     }
 
-    /// Takes a row of the right side; false when there is no room for it.
-    fn count(&mut self, row: &[Value], context: &Context<'_>) -> Result<bool> {
+    /// Takes a row of the right side, which is there so often; false when there is no room for it.
+    fn count(&mut self, row: &[Value], copies: u64, context: &Context<'_>) -> Result<bool> {
         let hash = KeyTable::hash(row);
         match self.table.find(hash, row) {
-            Some(number) => self.counts[number] += 1,
-            None => return self.insert(hash, row, 1, context),
+            Some(number) => self.counts[number] += copies,
+            None => return self.insert(hash, row, copies, context),
         }
         Ok(true)
     }
@@ -186,7 +190,7 @@ impl Set {
         while right.next(context, BATCH_ROWS, &mut batch)? {
             context.check()?;
             for row in batch.iter() {
-                self.take_right(row, 0, &mut divided, context)?;
+                self.take_right(row, 1, 0, &mut divided, context)?;
             }
         }
         self.right = Some(right);
@@ -205,11 +209,12 @@ impl Set {
     fn take_right(
         &mut self,
         row: &[Value],
+        copies: u64,
         level: u32,
         divided: &mut Option<Partitions>,
         context: &Context<'_>,
     ) -> Result<()> {
-        if divided.is_none() && self.count(row, context)? {
+        if divided.is_none() && self.count(row, copies, context)? {
             return Ok(());
         }
         let parts = match divided {
@@ -220,7 +225,25 @@ impl Set {
                 parts
             }
         };
-        parts.push(parts.of(KeyTable::hash(row)), row, context)
+        self.push_right(parts, row, copies, context)
+    }
+
+    /// Moves a row of the right side into its part: with how often it is there, where that counts.
+    fn push_right(
+        &mut self,
+        parts: &mut Partitions,
+        row: &[Value],
+        copies: u64,
+        context: &Context<'_>,
+    ) -> Result<()> {
+        let part = parts.of(KeyTable::hash(row));
+        if !self.all {
+            return parts.push(part, row, context);
+        }
+        self.counted.clear();
+        self.counted.extend_from_slice(row);
+        self.counted.push(Value::Int(copies as i64));
+        parts.push(part, &self.counted, context)
     }
 
     /// Divides what the table has.
@@ -229,10 +252,9 @@ impl Set {
         for number in 0..self.table.len() {
             let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
             let row = values.decode(self.table.key(number), charge)?;
-            let part = parts.of(KeyTable::hash(row));
-            let copies = if self.all { self.counts[number] } else { 1 };
-            for _ in 0..copies {
-                parts.push(part, row, context)?;
+            self.push_right(parts, row, self.counts[number], context)?;
+            if number % CHECK_EVERY == 0 {
+                context.check()?;
             }
         }
         self.clear();
@@ -275,9 +297,13 @@ impl Set {
             let mut row = RowValues::default();
             let mut rows = 0_u64;
             while reader.next_values(&mut row)? {
-                let hash = KeyTable::hash(&row);
+                let (row, copies) = match &row[..] {
+                    [row @ .., Value::Int(copies)] if self.all => (row, *copies as u64),
+                    row => (row, 1),
+                };
+                let hash = KeyTable::hash(row);
                 is_one &= *first.get_or_insert(hash) == hash;
-                self.take_right(&row, level + 1, &mut divided, context)?;
+                self.take_right(row, copies, level + 1, &mut divided, context)?;
                 rows += 1;
                 if rows.is_multiple_of(BATCH_ROWS as u64) {
                     context.check()?;

@@ -431,8 +431,10 @@ pub(super) struct SystemScan {
     table: &'static SystemTable,
     columns: Vec<usize>,
     filter: Option<Expr>,
-    /// All rows, once they were computed. They stay through rewinds: a statement sees one catalog.
-    rows: Option<Vec<Vec<Value>>>,
+    /// What is wanted of all rows, one behind the other, once they were computed. It stays through rewinds: a statement sees one catalog.
+    values: Option<Vec<Value>>,
+    /// How many rows there are.
+    rows: usize,
     next: usize,
     memory: super::memory::Memory,
 }
@@ -449,10 +451,29 @@ impl SystemScan {
             table,
             columns: columns.to_vec(),
             filter: filter.cloned(),
-            rows: None,
+            values: None,
+            rows: 0,
             next: 0,
             memory: super::memory::Memory::default(),
         }
+    }
+
+    /// Computes all rows, and charges what is kept of them as they come.
+    fn compute(&mut self, context: &Context<'_>) -> Result<Vec<Value>> {
+        let SystemScan { table, columns, rows, memory, .. } = self;
+        let (mut values, mut held) = (Vec::new(), 0);
+        *rows = 0;
+        (table.rows)(context, &mut |mut row| {
+            let start = values.len();
+            values.extend(columns.iter().map(|&column| std::mem::take(&mut row[column])));
+            held += super::row_bytes(&values[start..]) - size_of_val(&values[start..]);
+            *rows += 1;
+            if rows.is_multiple_of(super::CHECK_EVERY) {
+                context.check()?;
+            }
+            memory.demand(context, held + values.capacity() * size_of::<Value>())
+        })?;
+        Ok(values)
     }
 }
 
@@ -460,22 +481,18 @@ impl Operator for SystemScan {
     fn next(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         out.reset(self.columns.len());
         context.check()?;
-        let rows = match &mut self.rows {
-            Some(rows) => rows,
-            none => {
-                let rows = (self.table.rows)(context)?;
-                let bytes = rows.iter().map(|row| 24 + super::row_bytes(row)).sum();
-                self.memory.demand(context, bytes)?;
-                none.insert(rows)
-            }
+        let computed = match self.values.take() {
+            Some(values) => values,
+            None => self.compute(context)?,
         };
+        let (all, width) = (self.values.insert(computed), self.columns.len());
         let mut removed = 0;
-        while out.has_room(context, limit)? {
-            let Some(row) = rows.get(self.next) else { break };
+        while self.next < self.rows && out.has_room(context, limit)? {
+            let row = &all[self.next * width..][..width];
             self.next += 1;
             let kept = out.push_with(|values| {
                 let start = values.len();
-                values.extend(self.columns.iter().map(|&column| row[column].clone()));
+                values.extend_from_slice(row);
                 match &self.filter {
                     Some(filter) => filter.is_true(&values[start..], context),
                     None => Ok(true),

@@ -5,15 +5,15 @@
 //! left row of a nested loop. [`Frame`]s are these rows, the innermost last.
 
 use super::Planner;
-use super::columns::{ColumnSet, add_columns};
+use super::columns::{ColumnSet, add_columns, is_closed};
 use super::compile::{Resolve, compile, compile_all};
 use super::path::{Conditions, Leaf, Lookup, Path, PathNode, PathRef, Range, Wanted, cheapest, cheapest_for};
 use crate::catalog::Oid;
 use crate::logical;
 use crate::logical::walk::call_scalars;
 use crate::logical::{
-    AggregateCall, ColumnId, Columns, Common, JoinKind, LockStrength, LockWait, Scalar, SortKey, Subquery,
-    SubqueryKind, is_volatile, type_of,
+    AggregateCall, ColumnId, Columns, Common, Comparison, JoinKind, LockStrength, LockWait, Scalar, SortKey,
+    Subquery, SubqueryKind, is_volatile, type_of,
 };
 use crate::physical::{
     Access, AggregateExpr, Estimate, Expr, Grouping, KeyRange, LockTarget, Node, OrderBy, Plan, PlanColumn,
@@ -43,6 +43,29 @@ pub(super) struct Builder<'p, 'a> {
     frames: Vec<Frame>,
     /// WITH queries that are computed once, and the subplans that they are.
     commons: Vec<(Arc<Common>, usize)>,
+    /// Subqueries that take nothing from outside, by what they give, and the subplans that they are.
+    independent: Vec<(Given, usize)>,
+}
+
+/// What a subquery gives, which tells it from all others but its copies: the columns are its own.
+#[derive(PartialEq)]
+struct Given {
+    columns: Vec<ColumnId>,
+    kind: std::mem::Discriminant<SubqueryKind>,
+    compared: Option<(Comparison, bool)>,
+}
+
+impl Given {
+    /// `None` where there is nothing to tell it by, or it takes something from outside.
+    fn by(subquery: &Subquery) -> Option<Self> {
+        let compared = match &subquery.kind {
+            SubqueryKind::Quantified { op, all, .. } => Some((*op, *all)),
+            _ => None,
+        };
+        let columns: Vec<ColumnId> = subquery.query.output.iter().map(|output| output.column).collect();
+        let kind = std::mem::discriminant(&subquery.kind);
+        (!columns.is_empty() && is_closed(&subquery.query)).then_some(Given { columns, kind, compared })
+    }
 }
 
 /// A plan, and which column stands where in its rows.
@@ -64,6 +87,30 @@ impl Resolve for Builder<'_, '_> {
     }
 
     fn subquery(&mut self, subquery: &Subquery, row: &[ColumnId]) -> Result<Expr> {
+        let given = Given::by(subquery);
+        let (subplan, bind) = match self.independent.iter().find(|(known, _)| Some(known) == given.as_ref()) {
+            // A condition that is asked again of a changed row has the value that it had: a volatile subquery would have another one.
+            Some((_, subplan)) => (*subplan, Vec::new()),
+            None => self.subplan(subquery, row)?,
+        };
+        self.independent.extend(given.map(|given| (given, subplan)));
+        let kind = match &subquery.kind {
+            SubqueryKind::Scalar => SubplanKind::Scalar,
+            SubqueryKind::Exists => SubplanKind::Exists,
+            SubqueryKind::Array(ty) => SubplanKind::Array(
+                ty.element().ok_or_else(|| Error::internal("an array of no elements' type"))?,
+            ),
+            SubqueryKind::Quantified { arguments, op, all } => {
+                SubplanKind::Quantified { arguments: compile_all(arguments, row, self)?, op: *op, all: *all }
+            }
+        };
+        Ok(Expr::Subquery { subplan, bind, kind })
+    }
+}
+
+impl<'p, 'a> Builder<'p, 'a> {
+    /// Plans a subquery over a row: gives its number, and what it takes from outside.
+    fn subplan(&mut self, subquery: &Subquery, row: &[ColumnId]) -> Result<(usize, Vec<(usize, Expr)>)> {
         let rel = &subquery.query.rel;
         let outputs: Vec<ColumnId> = match subquery.kind {
             SubqueryKind::Exists => Vec::new(),
@@ -85,22 +132,9 @@ impl Resolve for Builder<'_, '_> {
         };
         let bind = self.pop_frame();
         self.subplans.push(plan);
-        let subplan = self.subplans.len() - 1;
-        let kind = match &subquery.kind {
-            SubqueryKind::Scalar => SubplanKind::Scalar,
-            SubqueryKind::Exists => SubplanKind::Exists,
-            SubqueryKind::Array(ty) => SubplanKind::Array(
-                ty.element().ok_or_else(|| Error::internal("an array of no elements' type"))?,
-            ),
-            SubqueryKind::Quantified { arguments, op, all } => {
-                SubplanKind::Quantified { arguments: compile_all(arguments, row, self)?, op: *op, all: *all }
-            }
-        };
-        Ok(Expr::Subquery { subplan, bind, kind })
+        Ok((self.subplans.len() - 1, bind))
     }
-}
 
-impl<'p, 'a> Builder<'p, 'a> {
     pub(super) fn new(planner: &'p mut Planner<'a>) -> Self {
         Builder {
             planner,
@@ -110,6 +144,7 @@ impl<'p, 'a> Builder<'p, 'a> {
             locked: Vec::new(),
             frames: Vec::new(),
             commons: Vec::new(),
+            independent: Vec::new(),
         }
     }
 

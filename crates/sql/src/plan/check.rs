@@ -427,7 +427,9 @@ impl Checker<'_> {
         let Some(inner) = statement.subplans.get(subplan) else {
             return wrong("a subquery without a plan", plan);
         };
-        if std::mem::replace(&mut self.subplans[subplan], true) {
+        // One that takes nothing from outside has one value, wherever it is asked for.
+        let again = std::mem::replace(&mut self.subplans[subplan], true);
+        if again && !bind.is_empty() {
             return wrong("a subplan that is used twice", plan);
         }
         let wanted = match kind {
@@ -440,6 +442,9 @@ impl Checker<'_> {
         };
         if wanted.is_some_and(|wanted| inner.columns.len() != wanted) {
             return wrong("a subquery with too many columns", plan);
+        }
+        if again {
+            return Ok(());
         }
         // What a subplan reads passes through its own slots, so that it is known when to run it again.
         let outside = std::mem::take(&mut self.visible);

@@ -110,6 +110,15 @@ pub(super) fn free_of_query(query: &Query) -> ColumnSet {
     free(&query.rel)
 }
 
+/// Whether a query takes nothing from outside, and gives nothing of it either.
+pub(super) fn is_closed(query: &Query) -> bool {
+    let (mut referred, mut made) = (ColumnSet::new(), ColumnSet::new());
+    gather(&query.rel, &mut referred, &mut made);
+    query.output.iter().for_each(|output| referred.insert(output.column));
+    referred.subtract(&made);
+    referred.is_empty()
+}
+
 /// What a relation takes from outside.
 pub(super) fn free(rel: &Rel) -> ColumnSet {
     let (mut referred, mut made) = (ColumnSet::new(), ColumnSet::new());

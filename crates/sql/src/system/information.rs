@@ -1,6 +1,8 @@
 //! `information_schema`.
 
-use super::{NULL, Rows, SystemTable, all, definition, int, text, yes};
+use super::relations::identities;
+use super::{Each, NULL, Rows, SystemTable, all, definition, int, text, yes};
+use crate::Result;
 use crate::catalog::{BOOTSTRAP_ROLE, Column, ColumnNumber, Index, ReferentialAction, Sequence, Table};
 use crate::exec::Context;
 use crate::types::{NO_MODIFIER, Type, Value};
@@ -121,11 +123,7 @@ impl Described<'_> {
     }
 }
 
-fn describe<'a>(context: &'a Context<'_>, table: &'a Table, column: &'a Column) -> Described<'a> {
-    let owned = |sequence: &&std::sync::Arc<Sequence>| {
-        sequence.identity && sequence.owned_by == Some((table.oid, column.number))
-    };
-    let identity = context.catalog.sequences.values().find(owned).map(|sequence| &**sequence);
+fn describe<'a>(table: &'a Table, column: &'a Column, identity: Option<&'a Sequence>) -> Described<'a> {
     Described {
         schema: "public",
         table: &table.name,
@@ -140,10 +138,13 @@ fn describe<'a>(context: &'a Context<'_>, table: &'a Table, column: &'a Column) 
     }
 }
 
-pub(super) fn columns(context: &Context<'_>) -> Rows {
-    let mut rows = Vec::new();
+pub(super) fn columns(context: &Context<'_>, each: Each<'_>) -> Result<()> {
+    let identities = identities(context);
     for table in context.catalog.tables.values() {
-        rows.extend(table.columns.iter().map(|column| describe(context, table, column).row(context)));
+        for column in &table.columns {
+            let identity = identities.get(&(table.oid, column.number)).copied();
+            each(describe(table, column, identity).row(context))?;
+        }
     }
     for table in all() {
         for (number, (name, ty)) in (1..).zip(table.columns) {
@@ -159,10 +160,10 @@ pub(super) fn columns(context: &Context<'_>) -> Rows {
                 identity: None,
                 writable: false,
             };
-            rows.push(described.row(context));
+            each(described.row(context))?;
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 pub(super) fn table_constraints(context: &Context<'_>) -> Rows {

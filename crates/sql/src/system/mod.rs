@@ -64,8 +64,32 @@ pub struct SystemTable {
     pub name: &'static str,
     /// Its columns.
     pub columns: &'static [(&'static str, Type)],
-    /// All its rows, in no order, each as long as `columns`.
-    pub rows: fn(&Context<'_>) -> Result<Vec<Vec<Value>>>,
+    /// Gives all its rows, in no order, each as long as `columns`.
+    pub rows: fn(&Context<'_>, Each<'_>) -> Result<()>,
+}
+
+/// Takes the rows of a table, one by one.
+pub type Each<'e> = &'e mut dyn FnMut(Vec<Value>) -> Result<()>;
+
+/// What has the rows of a table: a function that makes all of them, as few as they are, or one that gives one after the other.
+trait Source<Kind> {
+    fn give(&self, context: &Context<'_>, each: Each<'_>) -> Result<()>;
+}
+
+/// Kinds of [`Source`].
+struct AtOnce;
+struct OneByOne;
+
+impl<F: Fn(&Context<'_>) -> Rows> Source<AtOnce> for F {
+    fn give(&self, context: &Context<'_>, each: Each<'_>) -> Result<()> {
+        self(context)?.into_iter().try_for_each(each)
+    }
+}
+
+impl<F: Fn(&Context<'_>, Each<'_>) -> Result<()>> Source<OneByOne> for F {
+    fn give(&self, context: &Context<'_>, each: Each<'_>) -> Result<()> {
+        self(context, each)
+    }
 }
 
 /// Tables in the notation `oid schema name = function { column: Type, ... }`.
@@ -79,7 +103,7 @@ macro_rules! system_tables {
             schema: stringify!($schema),
             name: stringify!($name),
             columns: &[$((stringify!($column), $crate::types::Type::$ty)),*],
-            rows: $rows,
+            rows: |context, each| super::Source::give(&$rows, context, each),
         }),*];
     };
 }

@@ -1,9 +1,11 @@
 //! Tables, columns, indexes and sequences.
 
-use super::{FALSE, NO_OID, NULL, Rows, SystemTable, TRUE, all, char, float, int, text, vector};
-use crate::catalog::{BOOTSTRAP_ROLE, Column, Index, Oid, PUBLIC, Sequence, Table};
+use super::{Each, FALSE, NO_OID, NULL, Rows, SystemTable, TRUE, all, char, float, int, text, vector};
+use crate::Result;
+use crate::catalog::{BOOTSTRAP_ROLE, Column, ColumnNumber, Index, Oid, PUBLIC, Sequence, Table};
 use crate::exec::Context;
 use crate::types::{NO_MODIFIER, Type, Value};
+use std::collections::HashMap;
 
 /// The access method of tables and indexes in `pg_am`.
 const HEAP: u32 = 2;
@@ -70,9 +72,8 @@ impl Class<'_> {
     }
 }
 
-pub(super) fn classes(context: &Context<'_>) -> Rows {
+pub(super) fn classes(context: &Context<'_>, each: Each<'_>) -> Result<()> {
     let catalog = context.catalog;
-    let mut rows = Vec::new();
     for table in catalog.tables.values() {
         let found = catalog.statistics.get(&table.oid);
         let class = Class {
@@ -90,7 +91,7 @@ pub(super) fn classes(context: &Context<'_>) -> Rows {
             // As PostgreSQL says of tables with foreign keys, which are triggers there.
             has_triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
         };
-        rows.push(class.row());
+        each(class.row())?;
         for index in &table.indexes {
             let class = Class {
                 oid: index.oid,
@@ -106,12 +107,11 @@ pub(super) fn classes(context: &Context<'_>) -> Rows {
                 has_index: false,
                 has_triggers: false,
             };
-            rows.push(class.row());
+            each(class.row())?;
         }
     }
-    rows.extend(catalog.sequences.values().map(|sequence| sequence_class(sequence).row()));
-    rows.extend(all().map(|table| system_class(table).row()));
-    Ok(rows)
+    catalog.sequences.values().try_for_each(|sequence| each(sequence_class(sequence).row()))?;
+    all().try_for_each(|table| each(system_class(table).row()))
 }
 
 fn sequence_class(sequence: &Sequence) -> Class<'_> {
@@ -233,21 +233,18 @@ impl Attribute<'_> {
     }
 }
 
-fn is_identity(context: &Context<'_>, table: &Table, column: &Column) -> bool {
-    context
-        .catalog
-        .sequences
-        .values()
-        .any(|sequence| sequence.identity && sequence.owned_by == Some((table.oid, column.number)))
+/// The sequences of columns with an identity, by table and column.
+pub(super) fn identities<'a>(context: &'a Context<'_>) -> HashMap<(Oid, ColumnNumber), &'a Sequence> {
+    let sequences = context.catalog.sequences.values().filter(|sequence| sequence.identity);
+    sequences.filter_map(|sequence| Some((sequence.owned_by?, &**sequence))).collect()
 }
 
-pub(super) fn attributes(context: &Context<'_>) -> Rows {
-    let mut rows = Vec::new();
-    let identities = context.catalog.sequences.values().any(|sequence| sequence.identity);
+pub(super) fn attributes(context: &Context<'_>, each: Each<'_>) -> Result<()> {
+    let identities = identities(context);
     for table in context.catalog.tables.values() {
         for column in &table.columns {
-            let identity = identities && is_identity(context, table, column);
-            rows.push(
+            let identity = identities.contains_key(&(table.oid, column.number));
+            each(
                 Attribute {
                     relation: table.oid,
                     name: &column.name,
@@ -260,20 +257,20 @@ pub(super) fn attributes(context: &Context<'_>) -> Rows {
                     identity,
                 }
                 .row(),
-            );
+            )?;
         }
         for index in &table.indexes {
-            rows.extend(index_attributes(table, index));
+            index_attributes(table, index).try_for_each(&mut *each)?;
         }
     }
     for sequence in context.catalog.sequences.values() {
         let columns = [("last_value", Type::Int8), ("log_cnt", Type::Int8), ("is_called", Type::Bool)];
-        rows.extend(fixed_attributes(sequence.oid, &columns, true));
+        fixed_attributes(sequence.oid, &columns, true).try_for_each(&mut *each)?;
     }
     for table in all() {
-        rows.extend(fixed_attributes(table.oid, table.columns, false));
+        fixed_attributes(table.oid, table.columns, false).try_for_each(&mut *each)?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn index_attributes<'a>(table: &'a Table, index: &'a Index) -> impl Iterator<Item = Vec<Value>> + 'a {
@@ -326,10 +323,12 @@ pub(super) fn numbered_defaults<'a>(
 }
 
 pub(super) fn defaults(context: &Context<'_>) -> Rows {
-    let rows =
-        numbered_defaults(context).filter(|(_, table, column, _)| !is_identity(context, table, column)).map(
-            |(oid, table, column, default)| vec![int(oid), int(table.oid), int(column.number), text(default)],
-        );
+    let identities = identities(context);
+    let rows = numbered_defaults(context)
+        .filter(|(_, table, column, _)| !identities.contains_key(&(table.oid, column.number)))
+        .map(|(oid, table, column, default)| {
+            vec![int(oid), int(table.oid), int(column.number), text(default)]
+        });
     Ok(rows.collect())
 }
 

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::exec::memory::Memory;
 use crate::exec::spill::{RowValues, SpillReader, SpillWriter, Spilled};
-use crate::exec::{BATCH_ROWS, Batch, Context, Operator, row_bytes};
+use crate::exec::{BATCH_ROWS, Batch, CHECK_EVERY, Context, Operator, row_bytes};
 use crate::types::Value;
 
 /// All rows of an operator.
@@ -51,6 +51,9 @@ impl RowBuffer {
     fn spill(&mut self, context: &Context<'_>) -> Result<SpillWriter> {
         let mut writer = SpillWriter::new(context)?;
         for index in 0..self.rows {
+            if index % CHECK_EVERY == 0 {
+                context.check()?;
+            }
             writer.push(&self.values[index * self.width..][..self.width])?;
         }
         self.values = Vec::new();

@@ -178,25 +178,29 @@ impl HashJoin {
         }
         self.batch = batch;
         match rights {
-            None => self.begin_probe(),
+            None => self.begin_probe(context)?,
             Some(rights) => self.divide_input(rights, context)?,
         }
         Ok(())
     }
 
-    fn begin_probe(&mut self) {
-        self.table.index();
+    fn begin_probe(&mut self, context: &Context<'_>) -> Result<()> {
+        self.table.index(context)?;
         let nothing = self.table.is_empty() && matches!(self.sides.kind, JoinKind::Inner | JoinKind::Semi);
         self.stage = if nothing { Stage::Unmatched(None) } else { Stage::Probe };
         self.batch.reset(self.sides.left_width);
         self.current = 0;
         self.probe = Probe::New;
+        Ok(())
     }
 
     /// Moves what the table has into parts.
     fn divide_table(&mut self, level: u32, context: &Context<'_>) -> Result<Partitions> {
         let mut parts = Partitions::new(context, level);
-        for (hash, row) in self.table.rows() {
+        for (number, (hash, row)) in self.table.rows().enumerate() {
+            if number.is_multiple_of(CHECK_EVERY as usize) {
+                context.check()?;
+            }
             let part = hash.map_or(0, |hash| parts.of(hash));
             parts.push_encoded(part, row, context)?;
         }
@@ -261,7 +265,7 @@ impl HashJoin {
         let left = part.left.as_ref().map(Spilled::reader).transpose()?;
         let (matched, matched_memory) = (Vec::new(), Memory::default());
         self.part = Some(Pass { part, left, right, matched, matched_memory, number: 0 });
-        self.begin_probe();
+        self.begin_probe(context)?;
         Ok(true)
     }
 
@@ -509,7 +513,7 @@ impl HashJoin {
         pass.left = pass.part.left.as_ref().map(Spilled::reader).transpose()?;
         pass.number = 0;
         self.part = Some(pass);
-        self.begin_probe();
+        self.begin_probe(context)?;
         Ok(())
     }
 }

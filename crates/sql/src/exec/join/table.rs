@@ -5,7 +5,7 @@ use crate::exec::arena::{Arena, RowRef};
 use crate::exec::keys::table_bytes;
 use crate::exec::memory::Memory;
 use crate::exec::spill::{Fields, encode_row};
-use crate::exec::{Context, LARGE_BYTES};
+use crate::exec::{CHECK_EVERY, Context, LARGE_BYTES};
 use crate::types::Value;
 use hashbrown::HashTable;
 
@@ -115,10 +115,15 @@ impl Table {
     }
 
     /// All rows are there: from now on they can be found.
-    pub(super) fn index(&mut self) {
+    pub(super) fn index(&mut self, context: &Context<'_>) -> Result<()> {
         self.slots = HashTable::with_capacity(self.arena.len());
         let mut next = self.arena.next(None);
+        let mut steps = 0_usize;
         while let Some(row) = next {
+            steps += 1;
+            if steps.is_multiple_of(CHECK_EVERY) {
+                context.check()?;
+            }
             next = self.arena.next(Some(row));
             let header = self.arena.header_mut(row);
             if header[16] & KEYED == 0 {
@@ -135,6 +140,7 @@ impl Table {
             };
             header[8..16].copy_from_slice(&behind.to_bits().to_le_bytes());
         }
+        Ok(())
     }
 
     /// The first row that may have this key, and whether that is certain.
