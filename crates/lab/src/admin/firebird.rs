@@ -30,6 +30,7 @@ pub(super) fn tool(task: Task) -> Option<&'static str> {
     Some(match task {
         Task::Copy => "copy of the data files",
         Task::Backup => "nbackup -B 0",
+        Task::DirectBackup => "nbackup -D ON -B 0",
         Task::Incremental => "nbackup -B n, since n - 1",
         Task::Restore => "nbackup -R",
         Task::Stat => "gstat -a -r",
@@ -50,6 +51,11 @@ pub(super) fn command(task: Task, server: &Server, source: &Path, made: &Path) -
     let services = format!("localhost/{}:service_mgr", server.port());
     Ok(match task {
         Task::Backup => backup(server, 0, made)?,
+        Task::DirectBackup => {
+            let mut command = program(&["nbackup"])?;
+            command.args(["-D", "ON", "-B", "0"]).arg(server.address()).arg(made);
+            command
+        }
         Task::Incremental => backup(server, level(made)?, made)?,
         Task::Restore => {
             let mut command = program(&["nbackup"])?;
@@ -117,7 +123,10 @@ pub(super) fn made(task: Task, out: &Path, number: u32) -> PathBuf {
 
 /// Whether its program closes what it has made, and does not wait until that is on the device.
 pub(super) fn is_unsynced(task: Task) -> bool {
-    matches!(task, Task::Backup | Task::Incremental | Task::Restore | Task::Dump | Task::Load)
+    matches!(
+        task,
+        Task::Backup | Task::DirectBackup | Task::Incremental | Task::Restore | Task::Dump | Task::Load
+    )
 }
 
 /// The level of the next backup of a chain, which adds to the one before: those that are there have the levels below.
@@ -132,7 +141,7 @@ fn level(made: &Path) -> Result<usize> {
 /// It has found the database damaged, or has not done what it was to do.
 pub(super) fn heard(task: Task, made: &Path, data: u64, text: &str, complaint: &str) -> Result<Value> {
     match task {
-        Task::Backup | Task::Incremental => {
+        Task::Backup | Task::DirectBackup | Task::Incremental => {
             let found = fs::metadata(made).with_context(|| format!("nbackup has not made {made:?}"))?;
             ensure!(found.len() > 0, "nbackup has made nothing of {made:?}");
             Ok(json!({ "made_bytes": found.len() }))

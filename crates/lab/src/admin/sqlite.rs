@@ -17,7 +17,7 @@ pub(super) fn tool(task: Task) -> Option<&'static str> {
         Task::Load => "that text, in one transaction",
         Task::Compact => "VACUUM",
         // There are no old versions but in the log, and a backup is a database as it is.
-        Task::Incremental | Task::Restore | Task::Sweep => return None,
+        Task::DirectBackup | Task::Incremental | Task::Restore | Task::Sweep => return None,
     })
 }
 

@@ -22,6 +22,8 @@ pub enum Task {
     Copy,
     /// A full physical backup.
     Backup,
+    /// A full physical backup by direct I/O, of whoever has to be asked for it.
+    DirectBackup,
     /// A physical backup of what has changed since the one before.
     Incremental,
     /// A new database from a full physical backup, beside the server.
@@ -42,9 +44,10 @@ pub enum Task {
 
 impl Task {
     /// All of them.
-    pub const ALL: [Task; 10] = [
+    pub const ALL: [Task; 11] = [
         Task::Copy,
         Task::Backup,
+        Task::DirectBackup,
         Task::Incremental,
         Task::Restore,
         Task::Stat,
@@ -60,6 +63,7 @@ impl Task {
         match self {
             Task::Copy => "copy",
             Task::Backup => "backup",
+            Task::DirectBackup => "backup-direct",
             Task::Incremental => "incremental",
             Task::Restore => "restore",
             Task::Stat => "stat",
@@ -100,6 +104,8 @@ impl Task {
             (Task::Load, Kind::Gannet) => "gannet load --create",
             (Task::Load, Kind::PostgreSql) => "pg_restore -j2",
             (Task::Compact, Kind::Gannet) => "gannet compact",
+            // A backup of Gannet's is by direct I/O anyway, and PostgreSQL has none that is.
+            (Task::DirectBackup, _) => return None,
             // A base backup is a database as it is.
             (Task::Incremental | Task::Restore | Task::Compact, Kind::PostgreSql) => return None,
         })
@@ -131,7 +137,8 @@ impl Task {
 
     /// Whether it makes something besides the database.
     pub fn makes(self) -> bool {
-        matches!(self, Task::Copy | Task::Backup | Task::Incremental | Task::Dump) || self.makes_database()
+        matches!(self, Task::Copy | Task::Backup | Task::DirectBackup | Task::Incremental | Task::Dump)
+            || self.makes_database()
     }
 
     /// Whether what it makes is a database, from what another task has made before.
@@ -261,6 +268,7 @@ impl Task {
             Task::Stat => {
                 command.arg("--records");
             }
+            Task::DirectBackup => bail!("there is no {}", self.name()),
             Task::Copy | Task::Check | Task::Sweep | Task::Compact | Task::Restore | Task::Load => {}
         }
         command.args(["--memory", MEMORY, "--json"]);
@@ -299,7 +307,7 @@ impl Task {
             Task::Stat => statement(PGSTATTUPLE),
             Task::Check => statement(BT_INDEX_CHECK),
             Task::Sweep => statement("vacuum"),
-            Task::Copy | Task::Incremental | Task::Restore | Task::Compact => {
+            Task::Copy | Task::DirectBackup | Task::Incremental | Task::Restore | Task::Compact => {
                 bail!("there is no {}", self.name())
             }
         })
@@ -457,7 +465,7 @@ mod tests {
     fn each_task_has_a_name_of_its_own_and_ours_has_a_tool() {
         for task in Task::ALL {
             assert_eq!(Task::named(task.name()), Some(task));
-            assert!(task.tool(GANNET).is_some(), "{task:?}");
+            assert_eq!(task.tool(GANNET).is_some(), task != Task::DirectBackup, "{task:?}");
         }
         assert_eq!(Task::named("gstat"), None);
         assert_eq!(Task::Compact.tool(POSTGRESQL), None);

@@ -53,7 +53,7 @@ pub fn perform(task: Task, database: &Path, to: &Path, memory: u64, stop: &Atomi
             Task::Dump => dump(&connection, to, stop),
             Task::Compact => vacuum(&connection, stop),
             Task::Load => load(&connection, database, stop),
-            Task::Copy | Task::Incremental | Task::Restore | Task::Sweep => {
+            Task::Copy | Task::DirectBackup | Task::Incremental | Task::Restore | Task::Sweep => {
                 Err(anyhow::anyhow!("there is none"))
             }
         };

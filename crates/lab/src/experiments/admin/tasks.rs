@@ -302,8 +302,12 @@ impl Found<'_> {
                 let is_judged =
                     |task: Task| task != Task::Copy && !(task == Task::Compact && rival == Side::Sqlite);
                 for task in Task::ALL.into_iter().filter(|&task| is_judged(task)) {
-                    let each = |side| Spread::of_bounds(&self.each(side, task, of));
-                    let (Some(ours), Some(theirs)) = (each(GANNET), each(rival)) else { continue };
+                    // Ours is direct I/O in any case.
+                    let our_task = if task == Task::DirectBackup { Task::Backup } else { task };
+                    let each = |side, task| Spread::of_bounds(&self.each(side, task, of));
+                    let (Some(ours), Some(theirs)) = (each(GANNET, our_task), each(rival, task)) else {
+                        continue;
+                    };
                     if ours.is_at_least && theirs.is_at_least {
                         continue;
                     }
