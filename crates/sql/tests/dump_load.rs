@@ -314,7 +314,8 @@ fn rows_in_any_order_are_sorted_within_little_memory() {
     assert_eq!(run(&database, "select count(*), min(id) from u where v = 'v' || id"), [["5000", "0"]]);
     assert_eq!(run(&database, "select length(v) from t where id = 777"), [["163"]]);
     let findings =
-        job(&database, JobKind::Check, |watch| gannet_sql::check::check(database.store(), watch)).unwrap();
+        job(&database, JobKind::Check, |watch| gannet_sql::check::check(database.store(), None, watch))
+            .unwrap();
     assert!(findings.findings.is_empty(), "{:?}", findings.findings);
 }
 
@@ -1599,4 +1600,37 @@ fn a_dump_that_will_not_fit_is_refused_before_it_begins() {
     assert_eq!(dump_to("small.sql", &small).unwrap().rows, 500);
     let definitions = dump::Options { data: false, ..dump::Options::default() };
     assert_eq!(dump_to("definitions.sql", &definitions).unwrap().rows, 0);
+}
+
+struct Slow(Database, bool);
+
+impl std::io::Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.starts_with(b"COPY") && !std::mem::replace(&mut self.1, true) {
+            run(&self.0, "delete from t");
+            // Who holds garbage back is looked for twice a second.
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_dump_that_a_limit_has_ended_was_shown_as_cancelled() {
+    let site = Site::new();
+    let database = site.database("first.gnt", "create table t (a int); insert into t values (1), (2)");
+    let limit = Some(std::time::Duration::from_millis(1));
+    let options = dump::Options { snapshot_limit: limit, ..dump::Options::default() };
+    let mut slow = Slow(database.clone(), false);
+    let done = job(&database, JobKind::Dump, |watch| {
+        dump(database.store(), &options, Target::Stream(&mut slow), watch)
+    });
+    let error = done.unwrap_err().to_string();
+    assert!(error.contains("snapshot_limit"), "{error}");
+    let told = database.store().jobs().reports().into_iter().rfind(|job| job.kind == JobKind::Dump).unwrap();
+    assert_eq!((told.state, told.note), (gannet_store::JobState::Failed, error));
 }
