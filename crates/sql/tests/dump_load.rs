@@ -1603,6 +1603,53 @@ fn a_dump_that_will_not_fit_is_refused_before_it_begins() {
 }
 
 #[test]
+fn a_killed_dump_of_the_other_format_was_in_the_way_and_files_of_others_were_removed() {
+    let site = Site::new();
+    let database = site.database("first.gnt", "create table t (a int); insert into t values (1)");
+    let to = |path: &Path, format, schema| {
+        let options = dump::Options { format, schema, ..dump::Options::default() };
+        job(&database, JobKind::Dump, |watch| {
+            dump(database.store(), &options, Target::Path(path.to_owned()), watch)
+        })
+    };
+    let half = "-- Gannet dump, format 1\nhalf";
+    std::fs::write(site.path("a.partial"), half).unwrap();
+    to(&site.path("a"), Format::Csv, true).unwrap();
+    assert!(site.path("a/manifest.json").exists() && !site.path("a.partial").exists());
+    // As they are left: with definitions, and of rows alone with the lock beside them.
+    for (name, schema) in [("b", true), ("c", false)] {
+        let (whole, partial) = (site.path("whole"), site.path(&format!("{name}.partial")));
+        to(&whole, Format::Csv, schema).unwrap();
+        std::fs::remove_file(whole.join("manifest.json")).unwrap();
+        if !schema {
+            std::fs::write(site.path("c.partial.lock"), "").unwrap();
+            std::fs::remove_file(whole.join("indexes.sql")).unwrap();
+        }
+        std::fs::rename(&whole, &partial).unwrap();
+        to(&site.path(name), Format::Sql, true).unwrap();
+        assert!(site.path(name).is_file() && !partial.exists());
+    }
+    for (name, files) in [
+        ("d", &[("a.csv", "mine"), ("b.csv", "")][..]),
+        ("e", &[("a.csv", ""), ("schema.sql", "create table mine ();")]),
+        ("f", &[("a.csv", ""), ("thesis.doc", "mine")]),
+    ] {
+        let folder = site.path(&format!("{name}.partial"));
+        std::fs::create_dir(&folder).unwrap();
+        files.iter().for_each(|(file, text)| std::fs::write(folder.join(file), text).unwrap());
+        for format in [Format::Sql, Format::Csv] {
+            let error = to(&site.path(name), format, true).unwrap_err().to_string();
+            assert!(error.contains(".partial") && error.contains("no dump has made"), "{error}");
+            assert!(files.iter().all(|(file, _)| folder.join(file).exists()), "{error}");
+        }
+    }
+    // One that is empty says nothing.
+    std::fs::create_dir(site.path("g.partial")).unwrap();
+    std::fs::write(site.path("g.partial/schema.sql"), "").unwrap();
+    to(&site.path("g"), Format::Sql, true).unwrap();
+}
+
+#[test]
 fn a_row_for_which_a_check_cannot_be_computed_ended_the_load() {
     let site = Site::new();
     let text = "create table t (id int, qty int, check (100 / qty > 0));\ncopy t from stdin;\n1\t5\n2\t0\n3\t7\n\\.\n";
