@@ -1602,6 +1602,7 @@ fn a_dump_that_will_not_fit_is_refused_before_it_begins() {
     assert_eq!(dump_to("definitions.sql", &definitions).unwrap().rows, 0);
 }
 
+/// Each format in the way of the other one, and what is somebody's own in the way of both.
 #[test]
 fn a_killed_dump_of_the_other_format_was_in_the_way_and_files_of_others_were_removed() {
     let site = Site::new();
@@ -1697,6 +1698,19 @@ fn a_table_that_draws_from_the_sequence_of_another_could_not_be_loaded_alone() {
 }
 
 #[test]
+fn an_index_whose_name_is_an_option_elsewhere_made_a_dump_that_did_not_load() {
+    let site = Site::new();
+    let first = site.database("first.gnt", "create table t (a int); create index \"async\" on t (a)");
+    let text = dumped(&first, &dump::Options::default());
+    for (number, text) in [text.clone(), text.replace("\"async\"", "async")].iter().enumerate() {
+        let second = site.database(&format!("second{number}.gnt"), "");
+        loaded(&second, site.file("a.sql", text), &load::Options::default()).unwrap();
+        assert_eq!(dumped(&second, &dump::Options::default()), dumped(&first, &dump::Options::default()));
+    }
+}
+
+/// What is shown of a load to everybody who sees jobs.
+#[test]
 fn a_job_that_is_done_shows_no_statement() {
     let site = Site::new();
     let database = site.database("first.gnt", "");
@@ -1708,6 +1722,7 @@ fn a_job_that_is_done_shows_no_statement() {
     assert_eq!(told.concat(), "", "{told:?}");
 }
 
+/// Takes rows only when the dump's moment has been ended.
 struct Slow(Database, bool);
 
 impl std::io::Write for Slow {
