@@ -1,7 +1,7 @@
 //! `gannet check`: whether a database is sound; on a file that nobody has open, on one that a server has open, or at an address.
 //!
 //! # Exit status
-//! 0: sound. 1: there are findings. 2: it could not be checked. 130: stopped by Ctrl-C.
+//! 0: sound. 1: there are findings; a table that was not compared with its indexes is one. 2: it could not be checked. 130: stopped by Ctrl-C.
 
 use crate::arguments::Check;
 use crate::interrupt::{self, Interrupted};
@@ -43,7 +43,8 @@ fn checked(options: &Check) -> Result<bool> {
     let name = job::shown(&options.database);
     let (outcome, job) = match place {
         Place::File(store) => {
-            let done = job::here(store.jobs(), JobOrder::new(JobKind::Check), |watch| check(&store, watch));
+            let done =
+                job::here(store.jobs(), JobOrder::new(JobKind::Check), |watch| check(&store, None, watch));
             let closed = job::close(store);
             job::behind_closing(done.with_context(|| format!("cannot check {name:?}")), closed, &name)?
         }

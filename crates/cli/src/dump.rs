@@ -4,6 +4,7 @@ use crate::arguments::{Dump, DumpFormat};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place, Product, ToStdout, Told};
 use crate::output::printable;
+use crate::standard_output::StandardOutput;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use gannet_server::frontend::Connection;
@@ -14,6 +15,8 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+
+const NO_OUTPUT: &str = "cannot write to standard output";
 
 pub(crate) fn run(arguments: &Dump) -> Result<()> {
     interrupt::listen()?;
@@ -27,10 +30,10 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     let by_server = place.is_server();
     let name = job::shown(&arguments.database);
     let options = options(arguments);
-    let mut stdout = io::stdout();
-    let target = match to_stream {
-        true => Target::Stream(&mut stdout),
-        false => Target::Path(arguments.destination.clone()),
+    let mut stdout = to_stream.then(StandardOutput::new).transpose().context(NO_OUTPUT)?;
+    let target = match &mut stdout {
+        Some(stdout) => Target::Stream(stdout),
+        None => Target::Path(arguments.destination.clone()),
     };
     let order =
         JobOrder { about: format!("to {}", arguments.destination.display()), ..JobOrder::new(JobKind::Dump) };
@@ -166,7 +169,7 @@ fn to_stdout(mut connection: Connection, arguments: &Dump) -> Result<Told> {
     if arguments.format == DumpFormat::Csv {
         bail!("csv has a file for each table: it needs a folder, or --format sql");
     }
-    let mut product = ToStdout(io::stdout().lock());
+    let mut product = ToStdout(StandardOutput::new().context(NO_OUTPUT)?);
     let told = job::product_of_server(&mut connection, &statement("STDOUT", arguments), &mut product, true)?;
     product.0.flush()?;
     Ok(told)

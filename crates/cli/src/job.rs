@@ -5,6 +5,7 @@ use crate::arguments::{Opening, OwnLog, Pacing};
 use crate::interrupt;
 use crate::output::printable;
 use crate::progress::Progress;
+use crate::standard_output::StandardOutput;
 use crate::{doctor, serve, sql};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
@@ -416,7 +417,7 @@ pub(crate) trait Product {
 }
 
 /// To standard output.
-pub(crate) struct ToStdout(pub(crate) io::StdoutLock<'static>);
+pub(crate) struct ToStdout(pub(crate) StandardOutput);
 
 impl Product for ToStdout {
     fn data(&mut self, data: &[u8]) -> io::Result<()> {

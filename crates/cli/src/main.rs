@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod serve;
 mod sql;
+mod standard_output;
 mod stat;
 mod sweep;
 

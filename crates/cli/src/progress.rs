@@ -1,6 +1,7 @@
 //! How far long work has come: one line that is written over on a terminal, plain lines now and then otherwise. Always on
 //! standard error, so that it never mixes with results.
 
+use crate::output::printable;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -51,9 +52,7 @@ impl Progress {
             }
             _ => String::new(),
         };
-        let detail = detail();
-        let comma = if detail.is_empty() { "" } else { ", " };
-        let line = format!("{}{share}{comma}{detail}", self.what);
+        let line = line(&self.what, &share, &detail());
         // Progress that cannot be shown is no reason to fail.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r\x1b[K{line}"),
@@ -70,6 +69,12 @@ impl Progress {
     }
 }
 
+/// What is shown. Names in it may be anybody's, and what a server says anything.
+fn line(what: &str, share: &str, detail: &str) -> String {
+    let comma = if detail.is_empty() { "" } else { ", " };
+    printable(&format!("{what}{share}{comma}{detail}"))
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
@@ -83,4 +88,18 @@ fn bar(share: f64, terminal: bool) -> String {
     }
     let full = (share * WIDTH as f64) as usize;
     format!("[{}{}] ", "#".repeat(full), ".".repeat(WIDTH - full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_its_progress_reached_the_terminal_as_it_was() {
+        assert_eq!(
+            line("loads\u{1b}]0;x\u{7}", " 5 %", "t\u{1b}[2J\r"),
+            "loads\\u{1b}]0;x\\u{7} 5 %, t\\u{1b}[2J\\r"
+        );
+        assert_eq!(line("checks", "", ""), "checks");
+    }
 }

@@ -425,3 +425,61 @@ fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
         ends(folder, &["check", &format!("{file}.partial")], 0);
     }
 }
+
+/// Ends it by this signal; its status, which comes soon.
+fn ended_by(signal: &str, mut child: std::process::Child) -> Option<i32> {
+    let asked = Instant::now();
+    let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if asked.elapsed() > Duration::from_secs(20) {
+            let _ = child.kill();
+            panic!("it goes on waiting");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_signal_did_not_end_a_dump_whose_reader_stands_still() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 30_000);
+    let stalled = |database: &str| {
+        let mut dumping = gannet(folder, &["dump", database, "-"]);
+        let mut dumping = dumping.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let pipe = dumping.stdout.take();
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(dumping.try_wait().unwrap().is_none());
+        assert_eq!(ended_by("-TERM", dumping), Some(130), "{database}");
+        drop(pipe);
+    };
+    stalled("shop.gnt");
+    let server = Served::start(folder, &["shop.gnt"]);
+    stalled(&address(folder, "shop"));
+    drop(server);
+    // Who reads on has all of it.
+    ends(folder, &["dump", "shop.gnt", "whole.sql"], 0);
+    let text = run(folder, &["dump", "shop.gnt", "-"]).stdout;
+    assert!(text == std::fs::read(folder.join("whole.sql")).unwrap());
+}
+
+#[test]
+fn ctrl_c_did_not_end_a_load_from_a_pipe_that_nobody_opens() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
+    let mut loading = gannet(folder, &["load", "pipe", "a.gnt", "--create"]);
+    let mut loading = loading.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(loading.try_wait().unwrap().is_none());
+    assert_eq!(ended_by("-INT", loading), Some(130));
+    // Nothing was made for it yet.
+    assert_eq!(names(folder), ["pipe"]);
+    let loading =
+        gannet(folder, &["load", "pipe", "a.gnt", "--create"]).stdout(Stdio::null()).spawn().unwrap();
+    std::fs::write(folder.join("pipe"), "create table t (a int);").unwrap();
+    assert_eq!(loading.wait_with_output().unwrap().status.code(), Some(0));
+}

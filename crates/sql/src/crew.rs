@@ -102,8 +102,8 @@ impl Crew {
             }
             if let Err(error) = look() {
                 self.end(Some(error));
-                // Whoever waits for somebody else need not wait any longer.
-                job.cancel();
+                // Whoever waits for somebody else need not wait any longer. Where somebody has cancelled the job, it is told so already.
+                job.break_off();
             }
         }
     }

@@ -4,6 +4,7 @@ use super::{Done, place, since, since_of_stream, told_by_server};
 use crate::arguments::Backup;
 use crate::interrupt;
 use crate::job::{self, Product, ToStdout};
+use crate::standard_output::StandardOutput;
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_server::frontend::Connection;
 use gannet_store::{JobOrder, JobReport, Lineage, Manifest, Reception, Taken};
@@ -37,7 +38,7 @@ fn statement(arguments: &Backup, since: Option<&Manifest>) -> String {
 /// Hands a backup on to standard output.
 pub(super) fn to_stdout(mut connection: Connection, arguments: &Backup) -> Result<Done> {
     let since = since_of_stream(&arguments.opening.engine()?, arguments)?;
-    let mut product = ToStdout(io::stdout().lock());
+    let mut product = ToStdout(StandardOutput::new()?);
     let statement = statement(arguments, since.as_ref());
     let told = job::product_of_server(&mut connection, &statement, &mut product, true)?;
     product.0.flush()?;

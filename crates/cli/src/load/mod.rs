@@ -130,8 +130,7 @@ impl Source {
             Source::File(path.to_owned())
         } else {
             // A pipe with a name.
-            let stream = std::fs::File::open(path).with_context(|| format!("cannot read {path:?}"))?;
-            Source::Stream(Stream::begin(stream), path.display().to_string())
+            Source::Stream(Stream::begin(open_pipe(path)?), path.display().to_string())
         })
     }
 
@@ -141,6 +140,21 @@ impl Source {
             Source::File(path) => Origin::File(path),
             Source::Folder(path) => Origin::Folder(path),
             Source::Stream(stream, name) => Origin::Stream(Box::new(stream), name),
+        }
+    }
+}
+
+/// Opens a pipe, which waits until somebody writes to it, or Ctrl-C comes.
+fn open_pipe(path: &Path) -> Result<std::fs::File> {
+    let (send, opened) = mpsc::sync_channel(1);
+    let name = path.to_owned();
+    // It is not waited for: nobody may ever come.
+    std::thread::spawn(move || send.send(std::fs::File::open(name)));
+    loop {
+        match opened.recv_timeout(LISTEN_EVERY) {
+            Ok(opened) => return opened.with_context(|| format!("cannot read {path:?}")),
+            Err(mpsc::RecvTimeoutError::Timeout) => interrupt::check()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => bail!("cannot read {path:?}: its thread has ended"),
         }
     }
 }

@@ -79,7 +79,7 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Comparison {
     view: View,
-    table: Arc<Table>,
+    pub(super) table: Arc<Table>,
     /// Positions of the further indexes.
     indexes: Vec<usize>,
     /// What the rows say that these should have, by position.
@@ -109,6 +109,11 @@ impl Comparison {
             compared: 0,
             compared_indexes: 0,
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn view(&self) -> &View {
+        &self.view
     }
 
     /// Does the next piece; true when that was the last one.

@@ -6,7 +6,8 @@
 //! 2. Every index of every table agrees with its table: it has exactly the entries that its rows make, NULL or not, unique or not.
 //!    The two sides are read in their own order and compared by the number and the sum of the hashes of their entries; only
 //!    where these differ it is looked for which entries they are.
-//! 3. It changes nothing. Statements of others, definitions included, go on meanwhile: each table is looked at as one view shows
+//! 3. What was not compared, as its view held garbage back for longer than `snapshot_limit` permits, is a finding.
+//! 4. It changes nothing. Statements of others, definitions included, go on meanwhile: each table is looked at as one view shows
 //!    it and its indexes.
 //!
 //! Part 1 reads the file once, in its own order; part 2 reads tables that have further indexes, and those, once more each.
@@ -87,15 +88,17 @@ impl LongValues for Charged {
     }
 }
 
-/// Checks a database, of SQL or not, as a job of it.
+/// Checks a database, of SQL or not, as a job of it. `snapshot_limit`: how long the moment at which a table is compared with its indexes may
+/// hold garbage back; `None`: as the database was opened with. A table for which that is too short is a finding.
 ///
 /// # Errors
 /// What keeps the check from being carried through: no memory, a database that has failed, what `watch` fails with.
-pub fn check(store: &Database, watch: &mut Watch<'_>) -> Result<Outcome> {
+pub fn check(store: &Database, snapshot_limit: Option<Duration>, watch: &mut Watch<'_>) -> Result<Outcome> {
     let start = clock::now();
     let report = store.check_watched(watch)?;
     let mut outcome = Outcome { figures: figures(&report), ..Outcome::default() };
-    let names = match Names::load(store) {
+    let level = TransactionOptions { snapshot_limit, ..TransactionOptions::default() };
+    let names = match Names::load(store, level) {
         Ok(names) => names,
         Err(error) if is_damage(&error) => {
             // The page of it is among the findings.
@@ -105,7 +108,7 @@ pub fn check(store: &Database, watch: &mut Watch<'_>) -> Result<Outcome> {
     };
     outcome.findings.extend(report.findings.iter().map(|finding| names.tell(finding)));
     if names.has_definitions() {
-        outcome = compare(store, &report, outcome, watch)?;
+        outcome = compare((store, level), &report, outcome, watch)?;
     }
     outcome.figures.findings = outcome.findings.len() as u64;
     outcome.figures.seconds = seconds(start.elapsed());
@@ -119,6 +122,22 @@ fn seconds(duration: Duration) -> f64 {
 /// Whether an error is about what is stored, not about the means to look at it.
 pub(crate) fn is_damage(error: &Error) -> bool {
     matches!(error.state(), SqlState::DATA_CORRUPTED | SqlState::IO_ERROR)
+}
+
+/// Whether a view has held garbage back for longer than it may.
+fn is_too_old(error: &Error) -> bool {
+    error.state() == SqlState::TRANSACTION_TIMEOUT
+}
+
+/// What that means for a table.
+fn not_compared(table: &str, error: &Error) -> Finding {
+    Finding {
+        object: format!("table {table}"),
+        page: None,
+        finding: format!("not compared: {error}"),
+        at_stake: "whether its indexes agree with it is not known; SET snapshot_limit = 0, or a longer one, for the check"
+            .to_owned(),
+    }
 }
 
 fn figures(report: &CheckReport) -> Figures {
@@ -137,6 +156,8 @@ fn figures(report: &CheckReport) -> Figures {
 /// Tables whose indexes are compared with them, one after the other.
 struct Comparing<'c> {
     store: &'c Database,
+    /// Of its views.
+    level: TransactionOptions,
     report: &'c CheckReport,
     catalog: Catalog,
     /// Those to come, the next one last.
@@ -149,12 +170,12 @@ struct Comparing<'c> {
 
 /// Compares the indexes of all tables, a view for each table: nobody's garbage is kept for longer.
 fn compare(
-    store: &Database,
+    (store, level): (&Database, TransactionOptions),
     report: &CheckReport,
     outcome: Outcome,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome> {
-    let catalog = storage::load(&view(store))?;
+    let catalog = storage::load(&view(store, level))?;
     let trees = |table: &Table| match further_indexes(table).len() as u64 {
         0 => 0,
         further => 1 + further,
@@ -162,16 +183,16 @@ fn compare(
     let total = catalog.tables.values().map(|table| trees(table)).sum();
     watch.job().phase("compares indexes with tables", Unit::Trees, total);
     let oids = catalog.tables.keys().rev().copied().collect();
-    let comparing = Comparing { store, report, catalog, oids, at: None, done: 0, outcome };
+    let comparing = Comparing { store, level, report, catalog, oids, at: None, done: 0, outcome };
     let crew = Crew::new("gannet-compare", Reserve::with_snapshot());
     let job = watch.job();
     let compared = take_turns(&crew, comparing, &|comparing| comparing.step(job), watch)?;
     Ok(compared.outcome)
 }
 
-fn view(store: &Database) -> View {
+fn view(store: &Database, level: TransactionOptions) -> View {
     let charged = Arc::new(Charged(store.engine().clone()));
-    store.begin_watched(TransactionOptions::default(), charged).view()
+    store.begin_watched(level, charged).view()
 }
 
 impl Comparing<'_> {
@@ -181,6 +202,10 @@ impl Comparing<'_> {
         let over = match comparison.step() {
             Err(error) if is_damage(&error) => {
                 comparison.note_damage(&error, &self.report.findings);
+                true
+            }
+            Err(error) if is_too_old(&error) => {
+                comparison.findings.push(not_compared(&comparison.table.name, &error));
                 true
             }
             other => other?,
@@ -200,10 +225,77 @@ impl Comparing<'_> {
 
     fn begin_next(&mut self) -> Result<bool> {
         let Some(oid) = self.oids.pop() else { return Ok(true) };
-        let view = view(self.store);
+        let view = view(self.store, self.level);
+        let table = match storage::reload_table(&view, &self.catalog, oid) {
+            Err(error) if is_too_old(&error) => {
+                let name = self.catalog.tables.get(&oid).map_or("?", |table| &table.name);
+                self.outcome.findings.push(not_compared(name, &error));
+                return Ok(false);
+            }
+            table => table?,
+        };
         // Dropped meanwhile, or without an index of its own.
-        let table = storage::reload_table(&view, &self.catalog, oid)?;
         self.at = table.and_then(|table| Comparison::new(view, table));
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Rows, Session};
+    use gannet_store::{CreateOptions, Engine, EngineOptions, JobKind, JobOrder, OpenOptions};
+
+    fn run(session: &mut Session, sql: &str) {
+        session.run(sql, &mut Rows::default()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Compares the tables; behind the first piece of each, garbage is made, and it is waited until a view that may not hold it is ended.
+    fn compared(level: TransactionOptions) -> Outcome {
+        let folder = tempfile::tempdir().unwrap();
+        let options = EngineOptions { memory: 32 << 20, temp_folder: Some(folder.path().join("temp")) };
+        let engine = Engine::new(&options).unwrap();
+        let open = OpenOptions { sweep: false, ..OpenOptions::default() };
+        let path = folder.path().join("a.gnt");
+        let database =
+            crate::Database::create(&engine, &path, &CreateOptions::default(), &open, "owner").unwrap();
+        let mut session = database.session("owner").unwrap();
+        for table in ["a", "b"] {
+            run(&mut session, &format!("create table {table} (x int primary key, y int)"));
+            run(&mut session, &format!("create index on {table} (y)"));
+            run(&mut session, &format!("insert into {table} select n, n from generate_series(1, 100) as n"));
+        }
+        let store = database.store();
+        let report = store.check().unwrap();
+        let catalog = storage::load(&view(store, level)).unwrap();
+        let oids = catalog.tables.keys().rev().copied().collect();
+        let outcome = Outcome::default();
+        let mut comparing =
+            Comparing { store, level, report: &report, catalog, oids, at: None, done: 0, outcome };
+        let job = store.jobs().begin(JobOrder::new(JobKind::Check));
+        let mut waits = level.snapshot_limit.is_some_and(|limit| !limit.is_zero());
+        while !comparing.step(&job).unwrap() {
+            // Once, so that the next table is compared.
+            if let Some(comparison) = comparing.at.as_mut().filter(|_| waits) {
+                comparison.step().unwrap();
+                run(&mut session, "delete from a; delete from b");
+                while comparison.view().check_limit().is_ok() {
+                    clock::sleep(Duration::from_millis(10));
+                }
+                waits = false;
+            }
+        }
+        comparing.outcome
+    }
+
+    #[test]
+    fn a_table_that_takes_longer_than_the_limit_is_told_and_the_others_are_compared() {
+        let limit = Some(Duration::from_millis(1));
+        let outcome = compared(TransactionOptions { snapshot_limit: limit, ..TransactionOptions::default() });
+        let told: Vec<_> = outcome.findings.iter().map(|found| (&*found.object, &*found.finding)).collect();
+        assert!(matches!(&told[..], [("table a", why)] if why.starts_with("not compared: ")), "{told:?}");
+        assert_eq!(outcome.figures.indexes, 1);
+        let outcome = compared(TransactionOptions::default());
+        assert_eq!((outcome.findings.len(), outcome.figures.indexes), (0, 2));
     }
 }

@@ -29,8 +29,8 @@ pub(super) struct Names {
 
 impl Names {
     /// As defined now.
-    pub(super) fn load(store: &Database) -> Result<Self> {
-        let view = store.begin(TransactionOptions::default()).view();
+    pub(super) fn load(store: &Database, level: TransactionOptions) -> Result<Self> {
+        let view = store.begin(level).view();
         if !storage::is_sql(&view)? {
             return Ok(Names::default());
         }

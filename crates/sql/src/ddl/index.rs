@@ -26,11 +26,16 @@ pub(super) fn create(context: &mut DdlContext<'_>, statement: &ast::CreateIndex)
         alter_options,
     } = statement;
     check_method(using.as_ref())?;
+    // An option elsewhere; here it is a name, which stands where no other one does.
+    let is_named_so = *r#async && name.is_none();
     let refused = [
         (!include.is_empty(), "INCLUDE"),
         (*nulls_distinct == Some(false), "NULLS NOT DISTINCT"),
         (predicate.is_some(), "a partial index"),
-        (*r#async || !index_options.is_empty() || !alter_options.is_empty(), "the option of CREATE INDEX"),
+        (
+            *r#async && !is_named_so || !index_options.is_empty() || !alter_options.is_empty(),
+            "the option of CREATE INDEX",
+        ),
     ];
     if let Some((_, what)) = refused.iter().find(|(there, _)| *there) {
         return Err(Error::unsupported(what));
@@ -41,7 +46,8 @@ pub(super) fn create(context: &mut DdlContext<'_>, statement: &ast::CreateIndex)
     }
     let table = context.claim_named_table(table_name, false)?;
     let table = table.ok_or_else(|| Error::internal("a table that may be missing"))?;
-    let name = name.as_ref().map(|name| context.new_name(name)).transpose()?;
+    let named_so = is_named_so.then(|| ast::ObjectName::from(vec![ast::Ident::new("async")]));
+    let name = name.as_ref().or(named_so.as_ref()).map(|name| context.new_name(name)).transpose()?;
     if let Some(name) = &name
         && context.catalog.names.contains_key(name)
     {

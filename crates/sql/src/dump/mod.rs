@@ -131,7 +131,7 @@ pub(crate) fn dump_with(
         return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
     }
     let catalog = storage::load(&view)?;
-    let script = stored_script(store, &view, &catalog, position)?.only(&options.tables)?;
+    let script = stored_script(store, &view, &catalog, position)?.only(&options.tables, options.schema)?;
     let mut writer = Writer::begin(Arc::clone(store.engine().disk()), target, options.format, options.mode)?;
     if options.data
         && let Some(room) = writer.room()?
@@ -149,6 +149,8 @@ pub(crate) fn dump_with(
         let total = script.tables.iter().map(|table| table.bytes).sum();
         watch.job().phase("writes rows", Unit::Bytes, total);
         scanner::write_tables(store, (&view, &charged), &catalog, &script, options, &mut writer, watch)?;
+        // No table is at work any more.
+        watch.job().note("");
     }
     writer.after(&script, options.data, options.schema)?;
     watch.look()?;

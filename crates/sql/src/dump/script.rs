@@ -14,10 +14,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
 /// A statement, and what it is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     /// The object's name.
     pub(super) name: String,
+    /// Of a sequence, the table that it belongs to, if there is one.
+    pub(super) owner: Option<String>,
     /// The tables that it is part of, or needed by; of a reference, both.
     pub(super) tables: Vec<String>,
     /// The statement, or several, with their semicolons.
@@ -52,11 +54,12 @@ pub(super) struct Script {
 
 impl Script {
     /// Of the tables of these names only (all, where there are none), with what belongs to them. A reference to a table that is not among
-    /// them is left out.
+    /// them is left out. Where definitions are not dumped (`defines`), a sequence that belongs to another table stays where it is: that table's rows
+    /// are as they are, too.
     ///
     /// # Errors
     /// 42P01 for a name that no table has, 3F000 for another schema.
-    pub(super) fn only(mut self, tables: &[TableName]) -> Result<Script> {
+    pub(super) fn only(mut self, tables: &[TableName], defines: bool) -> Result<Script> {
         if tables.is_empty() {
             return Ok(self);
         }
@@ -70,6 +73,10 @@ impl Script {
         self.tables.retain(|table| tables.contains(&table.name.as_str()));
         for parts in [&mut self.before, &mut self.positions] {
             parts.retain(|part| part.tables.iter().any(|of| tables.contains(&of.as_str())));
+        }
+        if !defines {
+            let is_there = |owner: &String| tables.contains(&owner.as_str());
+            self.positions.retain(|part| part.owner.as_ref().is_none_or(is_there));
         }
         self.after.retain(|part| part.tables.iter().all(|of| tables.contains(&of.as_str())));
         Ok(self)
@@ -132,13 +139,16 @@ pub(super) fn script(
     let mut script = Script::default();
     for sequence in catalog.sequences.values() {
         let needed_by = needed_by(sequence, &tables)?;
+        let owner = sequence.owned_by.and_then(|(oid, _)| catalog.tables.get(&oid));
+        let owner = owner.map(|table| table.name.clone());
         if !sequence.identity {
-            script.before.push(create_sequence(sequence, needed_by.clone()));
+            script.before.push(create_sequence(sequence, owner.clone(), needed_by.clone()));
         }
         let (value, called) = position(sequence)?;
         let name = format!("public.{}", quote_identifier(&sequence.name));
         script.positions.push(Part {
             name: sequence.name.clone(),
+            owner,
             tables: needed_by,
             sql: format!("SELECT pg_catalog.setval({}, {value}, {called});", literal(&name)),
         });
@@ -156,7 +166,7 @@ pub(super) fn script(
     }
     for table in &tables {
         late_defaults(catalog, table, &mut script.after)?;
-        behind_rows(table, &mut script.after);
+        behind_rows(catalog, table, &mut script.after)?;
     }
     for table in &tables {
         for key in &table.foreign_keys {
@@ -177,26 +187,35 @@ fn others_referred_to(catalog: &Catalog, table: &Table) -> Vec<String> {
     others.filter_map(|parent| catalog.tables.get(&parent)).map(|parent| parent.name.clone()).collect()
 }
 
-/// The tables that a sequence belongs to, or whose defaults draw from it.
+/// The table that a sequence belongs to, and those whose defaults or checks draw from it; one of an identity column is made with that, and not for
+/// others.
 fn needed_by(sequence: &Sequence, tables: &[&Table]) -> Result<Vec<String>> {
     let mut names = BTreeSet::new();
     for table in tables {
-        if sequence.owned_by.is_some_and(|(oid, _)| oid == table.oid) {
-            return Ok(vec![table.name.clone()]);
-        }
-        for default in table.columns.iter().filter_map(|column| column.default.as_deref()) {
-            if sequences_mentioned(default)?.contains(&sequence.name) {
-                names.insert(table.name.clone());
+        let mut is_needed = sequence.owned_by.is_some_and(|(oid, _)| oid == table.oid);
+        if !sequence.identity {
+            for expression in expressions(table) {
+                is_needed = is_needed || sequences_mentioned(expression)?.contains(&sequence.name);
             }
+        }
+        if is_needed {
+            names.insert(table.name.clone());
         }
     }
     Ok(names.into_iter().collect())
 }
 
-fn create_sequence(sequence: &Sequence, tables: Vec<String>) -> Part {
+/// The expressions of a table that may draw from a sequence.
+fn expressions(table: &Table) -> impl Iterator<Item = &str> {
+    let defaults = table.columns.iter().filter_map(|column| column.default.as_deref());
+    defaults.chain(table.checks.iter().map(|check| check.expression.as_str()))
+}
+
+fn create_sequence(sequence: &Sequence, owner: Option<String>, tables: Vec<String>) -> Part {
     let ty = if sequence.ty == Type::Int8 { String::new() } else { format!(" AS {}", sequence.ty.name()) };
     Part {
         name: sequence.name.clone(),
+        owner,
         tables,
         sql: format!(
             "CREATE SEQUENCE public.{}{ty}{};",
@@ -214,9 +233,9 @@ fn sequence_options(sequence: &Sequence) -> String {
     )
 }
 
-/// The table of an identity column whose sequence a default draws from.
-fn identity_of_another(catalog: &Catalog, default: &str) -> Result<Option<Oid>> {
-    let mentioned = sequences_mentioned(default)?;
+/// The table of an identity column whose sequence an expression draws from.
+fn identity_of_another(catalog: &Catalog, expression: &str) -> Result<Option<Oid>> {
+    let mentioned = sequences_mentioned(expression)?;
     let mut identities = catalog.sequences.values().filter(|sequence| sequence.identity);
     let found = identities.find(|sequence| mentioned.contains(&sequence.name));
     Ok(found.and_then(|sequence| sequence.owned_by).map(|(table, _)| table))
@@ -241,6 +260,7 @@ fn late_defaults(catalog: &Catalog, table: &Table, out: &mut Vec<Part>) -> Resul
                 quote_identifier(&table.name),
                 quote_identifier(&column.name)
             ),
+            ..Part::default()
         });
     }
     Ok(())
@@ -284,7 +304,7 @@ fn create_table(catalog: &Catalog, table: &Table) -> Result<Part> {
     }
     sql.push_str(if table.columns.is_empty() { ");" } else { "\n);" });
     sql.push_str(&behind);
-    Ok(Part { name: table.name.clone(), tables: vec![table.name.clone()], sql })
+    Ok(Part { name: table.name.clone(), tables: vec![table.name.clone()], sql, ..Part::default() })
 }
 
 /// The sequences that belong to a column: that of an identity column, and those that were given to it.
@@ -306,8 +326,8 @@ fn type_name(column: &Column) -> String {
     }
 }
 
-/// A table's own constraints and indexes.
-fn behind_rows(table: &Table, out: &mut Vec<Part>) {
+/// A table's own constraints and indexes. A check that draws from another table's identity column is one of both.
+fn behind_rows(catalog: &Catalog, table: &Table, out: &mut Vec<Part>) -> Result<()> {
     let mut indexes: Vec<_> = table.indexes.iter().collect();
     indexes.sort_by_key(|index| (!index.primary, index.constraint.is_none(), index.oid));
     for index in indexes {
@@ -318,12 +338,17 @@ fn behind_rows(table: &Table, out: &mut Vec<Part>) {
                 name: index.name.clone(),
                 tables: vec![table.name.clone()],
                 sql: format!("{};", definition::index(table, index, false)),
+                ..Part::default()
             });
         }
     }
     for check in &table.checks {
-        out.push(constraint(table, &check.name, &definition::check(check, true)));
+        let mut part = constraint(table, &check.name, &definition::check(check, true));
+        let other = identity_of_another(catalog, &check.expression)?.and_then(|oid| catalog.tables.get(&oid));
+        part.tables.extend(other.map(|other| other.name.clone()));
+        out.push(part);
     }
+    Ok(())
 }
 
 fn constraint(table: &Table, name: &str, text: &str) -> Part {
@@ -335,6 +360,7 @@ fn constraint(table: &Table, name: &str, text: &str) -> Part {
             quote_identifier(&table.name),
             quote_identifier(name)
         ),
+        ..Part::default()
     }
 }
 

@@ -3,8 +3,8 @@
 //! # What it guarantees
 //! 1. Nothing that is there is overwritten.
 //! 2. A dump has its name only once it is complete and durable; until then it is called `NAME.partial`, and `NAME.partial.lock` is held by who
-//!    writes it, so that there is one at a time. What could not be completed is removed, and what a crash has left of an earlier run is
-//!    replaced.
+//!    writes it, so that there is one at a time. What could not be completed is removed, and what a crash has left of an earlier run, of
+//!    whichever format, is replaced. Of anything else that is called so nothing is removed.
 //! 3. The last line of a dump in SQL says that it is complete, as a stream has no name; a folder has `manifest.json` for that, which
 //!    is written last.
 
@@ -37,6 +37,11 @@ pub(crate) const INDEXES: &str = "indexes.sql";
 /// What a session has to have for the rest to mean the same everywhere.
 const SETTINGS: &str =
     "SET client_encoding = 'UTF8';\nSET standard_conforming_strings = on;\nSET search_path = public;\n";
+
+/// What a warning begins with, where there is one in front of them.
+const WARNING: &str = "-- Warning: ";
+/// What the manifest of any format begins with.
+const MANIFEST_BEGINS: &str = "{\n  \"format\": \"gannet dump csv";
 
 /// What is in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,11 +141,14 @@ struct Lock {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     held: Option<Box<dyn Any + Send + Sync>>,
+    /// A run that held it was ended before it could remove it.
+    was_left: bool,
 }
 
 impl Lock {
     fn take(disk: &Arc<dyn Disk>, partial: &Path) -> Result<Self> {
         let path = with_suffix(partial, ".lock");
+        let was_left = disk.exists(&path).map_err(failed)?;
         let held = disk.lock(&path).map_err(|error| {
             let is_held = error.kind() == ErrorKind::Locked;
             let error = failed(error);
@@ -151,7 +159,7 @@ impl Lock {
             }
             error
         })?;
-        Ok(Lock { disk: Arc::clone(disk), path, held: Some(held) })
+        Ok(Lock { disk: Arc::clone(disk), path, held: Some(held), was_left })
     }
 }
 
@@ -226,7 +234,7 @@ impl<'t> Writer<'t> {
 
     fn put_warning(&mut self) -> Result<()> {
         match &self.figures.warning {
-            Some(warning) => self.put(&format!("-- Warning: {warning}\n\n")),
+            Some(warning) => self.put(&format!("{WARNING}{warning}\n\n")),
             None => Ok(()),
         }
     }
@@ -246,14 +254,12 @@ impl<'t> Writer<'t> {
                 let path: PathBuf = path.components().collect();
                 there_already(&*disk, &path)?;
                 let partial = with_suffix(&path, ".partial");
-                lock = Some(Lock::take(&disk, &partial)?);
+                let held = lock.insert(Lock::take(&disk, &partial)?);
                 // Whoever held it may have completed it.
                 there_already(&*disk, &path)?;
+                clear(&*disk, &partial, held.was_left)?;
                 match format {
-                    Format::Sql => {
-                        check_is_ours(&*disk, &partial)?;
-                        Place::File { partial, path }
-                    }
+                    Format::Sql => Place::File { partial, path },
                     Format::Csv => Place::Folder { partial, path },
                 }
             }
@@ -284,20 +290,9 @@ impl<'t> Writer<'t> {
         match &self.place {
             Place::Stream(_) | Place::Files(_) => {}
             Place::File { partial, .. } => {
-                forget(disk.remove(partial))?;
                 self.output = Some(Output::create(&*disk, partial, self.mode)?);
             }
             Place::Folder { partial, .. } => {
-                if disk.exists(partial).map_err(failed)? {
-                    for name in disk.list(partial).map_err(failed)? {
-                        if !(name == MANIFEST || name.ends_with(".csv") || name.ends_with(".sql")) {
-                            let message =
-                                format!("{partial:?} has something that no dump has made: {name:?}");
-                            return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
-                        }
-                        disk.remove(&partial.join(name)).map_err(failed)?;
-                    }
-                }
                 disk.create_dir(partial).map_err(failed)?;
             }
         }
@@ -544,23 +539,73 @@ impl Keeper {
     }
 }
 
+/// Removes what an earlier run has left there, of whichever format; refuses anything else before it removes anything. `was_left`: so was its lock.
+fn clear(disk: &dyn Disk, partial: &Path, was_left: bool) -> Result<()> {
+    // What is no folder has no list.
+    let Ok(names) = disk.list(partial) else {
+        check_is_ours(disk, partial)?;
+        return forget(disk.remove(partial));
+    };
+    check_folder_is_ours(disk, partial, &names, was_left)?;
+    names.iter().try_for_each(|name| forget(disk.remove(&partial.join(name))))?;
+    // Folders in it are not listed.
+    disk.remove_dir(partial).map_err(failed)
+}
+
 /// Refuses a file that no dump has begun: of one that has, there is nothing yet, or its first line.
 fn check_is_ours(disk: &dyn Disk, partial: &Path) -> Result<()> {
-    // It may end anywhere, and is read past no cache: it goes at once.
-    let file = match disk.open(partial, &OpenOptions::read().mode(ModeRequest::Only(Mode::Buffered))) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        file => file.map_err(failed)?,
-    };
-    let len = file.len().map_err(failed)?;
-    let mut begin = vec![0; FIRST_LINE.len().min(len as usize)];
-    file.read_at(Class::Maintenance, 0, &mut begin).map_err(failed)?;
-    if begin.is_empty() || begin == FIRST_LINE.as_bytes() {
+    if begins_as(disk, partial, &[FIRST_LINE])?.is_none_or(|begins| begins) {
         return Ok(());
     }
     let message = format!(
         "{partial:?}, as a dump is called until it is complete, is a file that no dump has made: move it away"
     );
     Err(Error::new(SqlState::DUPLICATE_OBJECT, message))
+}
+
+/// Refuses a folder that no dump has begun: of one that has, nothing is written yet, or its scripts or manifest begin as they do. Where there are
+/// rows alone nothing tells but the lock beside it (`was_left`).
+fn check_folder_is_ours(disk: &dyn Disk, partial: &Path, names: &[String], was_left: bool) -> Result<()> {
+    let is_known = |name: &String| name == MANIFEST || name.ends_with(".csv") || name.ends_with(".sql");
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        let message = format!("{partial:?} has something that no dump has made: {name:?}");
+        return Err(Error::new(SqlState::DUPLICATE_OBJECT, message));
+    }
+    let mut is_ours = was_left;
+    for name in [SCHEMA, INDEXES, MANIFEST].iter().filter(|name| names.iter().any(|there| there == *name)) {
+        let begins = begins_as(disk, &partial.join(name), &[SETTINGS, WARNING, MANIFEST_BEGINS])?;
+        if begins == Some(false) {
+            is_ours = false;
+            break;
+        }
+        is_ours |= begins == Some(true);
+    }
+    // Of none is known that there is anything in it.
+    let is_empty = |name: &String| Ok(begins_as(disk, &partial.join(name), &[])?.is_none());
+    if is_ours || names.iter().map(is_empty).collect::<Result<Vec<bool>>>()?.iter().all(|empty| *empty) {
+        return Ok(());
+    }
+    let message = format!(
+        "{partial:?}, as a dump is called until it is complete, is a folder that no dump has made: move it away"
+    );
+    Err(Error::new(SqlState::DUPLICATE_OBJECT, message))
+}
+
+/// Whether a file begins with one of these; `None` where it is empty, or not there.
+fn begins_as(disk: &dyn Disk, path: &Path, beginnings: &[&str]) -> Result<Option<bool>> {
+    // It may end anywhere, and is read past no cache: it goes at once.
+    let file = match disk.open(path, &OpenOptions::read().mode(ModeRequest::Only(Mode::Buffered))) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(failed)?,
+    };
+    let len = file.len().map_err(failed)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    let longest = beginnings.iter().map(|beginning| beginning.len()).max().unwrap_or(0);
+    let mut begin = vec![0; longest.min(usize::try_from(len).unwrap_or(longest))];
+    file.read_at(Class::Maintenance, 0, &mut begin).map_err(failed)?;
+    Ok(Some(beginnings.iter().any(|beginning| begin.starts_with(beginning.as_bytes()))))
 }
 
 /// What is not there need not be removed.

@@ -279,6 +279,8 @@ impl Loader<'_, '_> {
             // With `synchronous_commit` off, commits have not waited for it.
             session.state().database().store().make_durable()?;
         }
+        // What was at work is none of a job that is done.
+        self.watch.job().note("");
         Ok(self.outcome)
     }
 
@@ -480,8 +482,7 @@ impl Loader<'_, '_> {
 
     fn run(&mut self, text: &str, line: u64, input: &Input) -> Result<()> {
         if text.len() < 1 << 10 {
-            let shown = text.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
-            self.watch.job().note(shown);
+            self.watch.job().note(statement::shown(text));
             self.watch.look()?;
         }
         let was_early = self.done.remove(text.trim());
@@ -702,10 +703,12 @@ fn placed(text: String, error: &Error) -> Error {
     Error::new(error.state(), text)
 }
 
-/// A rule of the table is broken, or it has something that only the ordinary way can say more about.
+/// A rule of the table is broken, or cannot be worked out for some row, or it has something that only the ordinary way can say more about. (The
+/// text of a row that is bad has its place already.)
 fn is_violation(error: &Error) -> bool {
-    let state = error.state().0;
-    state.starts_with("23") || state == SqlState::PROGRAM_LIMIT_EXCEEDED.0
+    let state = error.state();
+    ["22", "23"].iter().any(|class| state.0.starts_with(class)) && state != BAD_ROW
+        || state == SqlState::PROGRAM_LIMIT_EXCEEDED
 }
 
 /// Not a matter of what is loaded: it cannot go on. A limit to transactions ends their session, too.

@@ -146,9 +146,8 @@ pub(super) fn judge(text: &str) -> Judged {
         ["SAVEPOINT", ..] => Judged::Refused("SAVEPOINT"),
         ["RELEASE", ..] => Judged::Refused("RELEASE SAVEPOINT"),
         // Jobs of their own, a load among them.
-        ["BACKUP" | "CHECK" | "COMPACT" | "DUMP" | "LOAD" | "STAT" | "SWEEP", "DATABASE", ..] => {
-            Judged::Refused("a statement that is a job")
-        }
+        ["BACKUP" | "CHECK" | "COMPACT" | "DUMP" | "LOAD" | "RESTORE" | "STAT" | "SWEEP", "DATABASE", ..]
+        | ["VERIFY", "BACKUP" | "ARCHIVE", ..] => Judged::Refused("a statement that is a job"),
         // Whatever follows: what a statement does is durable before the next one.
         ["BEGIN" | "COMMIT" | "END", ..] | ["START", "TRANSACTION", ..] => Judged::PassedOver("transaction"),
         ["CREATE", "TABLE", ..]
@@ -304,6 +303,99 @@ fn nearest(text: &str) -> Judged {
     Judged::Instead(changed, told.join(AND))
 }
 
+/// Words with which statements begin.
+const VERBS: [&str; 23] = [
+    "ALTER", "ANALYZE", "BEGIN", "COMMENT", "COMMIT", "COPY", "CREATE", "DELETE", "DROP", "EXECUTE",
+    "EXPLAIN", "GRANT", "INSERT", "MERGE", "REFRESH", "RESET", "REVOKE", "SELECT", "SET", "TRUNCATE",
+    "UPDATE", "VACUUM", "WITH",
+];
+/// Words that may stand before the kind of an object.
+const BEFORE_KINDS: [&str; 10] = [
+    "OR",
+    "REPLACE",
+    "GLOBAL",
+    "LOCAL",
+    "TEMP",
+    "TEMPORARY",
+    "UNLOGGED",
+    "UNIQUE",
+    "MATERIALIZED",
+    "FOREIGN",
+];
+/// Kinds of objects whose names are told.
+const KINDS: [&str; 11] = [
+    "DOMAIN",
+    "EXTENSION",
+    "FUNCTION",
+    "INDEX",
+    "PROCEDURE",
+    "SCHEMA",
+    "SEQUENCE",
+    "TABLE",
+    "TRIGGER",
+    "TYPE",
+    "VIEW",
+];
+/// Kinds of which nothing else is told: passwords may follow.
+const ROLES: [&str; 3] = ["GROUP", "ROLE", "USER"];
+/// Words that may stand between a kind and a name.
+const BEFORE_NAMES: [&str; 5] = ["CONCURRENTLY", "IF", "NOT", "EXISTS", "ONLY"];
+
+/// What is shown of a statement to whoever sees the job: its kind, and the name of its object. No other text of it, which may be a password,
+/// or somebody's data.
+pub(super) fn shown(text: &str) -> String {
+    let mut words = Words { text, at: 0 }.map(|(_, word)| word).peekable();
+    let is_one_of = |word: &str, of: &[&str]| of.iter().any(|other| word.eq_ignore_ascii_case(other));
+    let verb = words.next().unwrap_or_default().to_uppercase();
+    if !VERBS.contains(&verb.as_str()) {
+        return "a statement".to_owned();
+    }
+    let (mut shown, mut is_named) = (verb, false);
+    match shown.as_str() {
+        "CREATE" | "ALTER" | "DROP" => {
+            while words.next_if(|word| is_one_of(word, &BEFORE_KINDS)).is_some() {}
+            if let Some(kind) = words.next_if(|word| is_one_of(word, &KINDS) || is_one_of(word, &ROLES)) {
+                shown = format!("{shown} {}", kind.to_uppercase());
+                is_named = is_one_of(kind, &KINDS);
+            }
+        }
+        "INSERT" => is_named = words.next_if(|word| is_one_of(word, &["INTO"])).is_some(),
+        "DELETE" => is_named = words.next_if(|word| is_one_of(word, &["FROM"])).is_some(),
+        "UPDATE" => is_named = true,
+        "TRUNCATE" => {
+            let _ = words.next_if(|word| is_one_of(word, &["TABLE"]));
+            is_named = true;
+        }
+        _ => {}
+    }
+    if is_named {
+        while words.next_if(|word| is_one_of(word, &BEFORE_NAMES)).is_some() {}
+        // An index may have none.
+        let name =
+            words.next().filter(|word| !is_one_of(word, &["ON"])).map(leading_name).unwrap_or_default();
+        if !name.is_empty() {
+            shown = format!("{shown} {name}");
+        }
+    }
+    shown
+}
+
+/// The name with which a word begins, with its schema: what stands in quotes, and what needs none.
+fn leading_name(word: &str) -> &str {
+    let mut is_quoted = false;
+    let mut before = '.';
+    for (at, character) in word.char_indices() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            _ if is_quoted || character == '.' => {}
+            _ if in_name(character) && (before != '.' || !(character.is_numeric() || character == '$')) => {}
+            _ => return &word[..at],
+        }
+        before = character;
+    }
+    word
+}
+
 /// Of `CREATE TABLE t (...)` the table, as it is written.
 pub(super) fn created_table(words: &[String]) -> Option<&str> {
     match words {
@@ -401,6 +493,45 @@ mod tests {
             assert!(matches!(judge(text), Judged::Refused(_)), "{text}");
         }
         assert_eq!(judge("COMMIT PREPARED 'a';"), Judged::Refused("COMMIT PREPARED"));
+    }
+
+    #[test]
+    fn jobs_within_a_job_are_refused() {
+        for text in [
+            "BACKUP DATABASE TO '/b';",
+            "load database from '/d.sql';",
+            "RESTORE DATABASE '/b' TO '/n.gnt';",
+            "VERIFY BACKUP '/b';",
+            "verify archive '/a';",
+        ] {
+            assert_eq!(judge(text), Judged::Refused("a statement that is a job"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_of_a_script_was_shown_to_whoever_sees_the_job() {
+        for (text, expected) in [
+            ("CREATE ROLE app LOGIN PASSWORD 'secret';", "CREATE ROLE"),
+            ("/* so */ alter user app password 'secret'", "ALTER USER"),
+            ("CREATE TABLE t (a text DEFAULT 'secret');", "CREATE TABLE t"),
+            ("create unlogged table if not exists public.\"T, x\"(a int);", "CREATE TABLE public.\"T, x\""),
+            ("CREATE UNIQUE INDEX i ON t (a);", "CREATE INDEX i"),
+            ("CREATE INDEX ON t (a);", "CREATE INDEX"),
+            ("DROP TABLE IF EXISTS t;", "DROP TABLE t"),
+            ("ALTER TABLE ONLY public.t ADD CHECK (a <> 'secret');", "ALTER TABLE public.t"),
+            ("INSERT INTO t VALUES ('secret');", "INSERT t"),
+            ("INSERT INTO t/*secret*/ VALUES (1);", "INSERT t"),
+            ("UPDATE 'secret';", "UPDATE"),
+            ("UPDATE $$secret$$;", "UPDATE"),
+            ("SELECT 'secret';", "SELECT"),
+            ("CREATE 'secret';", "CREATE"),
+            ("SET x = 'secret';", "SET"),
+            ("secret;", "a statement"),
+            ("'secret';", "a statement"),
+            ("", "a statement"),
+        ] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
     }
 
     #[test]

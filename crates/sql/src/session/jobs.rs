@@ -207,8 +207,9 @@ impl Session {
     ) -> Result<CommandTag> {
         let mut running = Running { statement: "CHECK DATABASE", for_all: false, verbose, alone, client };
         let order = JobOrder::new(JobKind::Check);
+        let limit = Some(self.state.settings().snapshot_limit.unwrap_or_default());
         let (outcome, job) =
-            self.run_job(&mut running, order, |database, watch| check(database.store(), watch))?;
+            self.run_job(&mut running, order, |database, watch| check(database.store(), limit, watch))?;
         let row = |finding: &crate::check::Finding| {
             let page = finding.page.map_or(Value::Null, |page| Value::Int(page.cast_signed()));
             vec![

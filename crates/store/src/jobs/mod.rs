@@ -239,6 +239,8 @@ struct Inner {
     started_unix_us: u64,
     io_before: Snapshot,
     cancelled: AtomicBool,
+    /// Its threads are to end, as it has failed.
+    broken_off: AtomicBool,
     done: AtomicU64,
     total: AtomicU64,
     bytes_read: AtomicU64,
@@ -378,6 +380,7 @@ impl Jobs {
             started_unix_us: clock::unix_micros(),
             io_before: self.registry.disk.stats().snapshot(),
             cancelled: AtomicBool::new(false),
+            broken_off: AtomicBool::new(false),
             done: AtomicU64::new(0),
             total: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
@@ -434,12 +437,12 @@ impl Job {
         Worker { inner: Arc::clone(&self.inner), pacer: Arc::clone(&self.jobs.pacer) }
     }
 
-    /// Fails with [`Error::Cancelled`] once the job was cancelled.
+    /// Fails with [`Error::Cancelled`] once the job was cancelled, or broken off.
     pub fn check(&self) -> Result<()> {
         self.inner.check()
     }
 
-    /// Tells whoever waits for something outside of the store whether the job was cancelled.
+    /// Tells whoever waits for something outside of the store whether the job was cancelled, or broken off.
     pub fn ending(&self) -> Ending {
         Ending(Arc::clone(&self.inner))
     }
@@ -447,6 +450,11 @@ impl Job {
     /// Ends the job as soon as possible.
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the job's threads as [`Job::cancel`] does, where it has failed: it is `failed` then, with what [`Job::end`] is told.
+    pub fn break_off(&self) {
+        self.inner.broken_off.store(true, Ordering::Relaxed);
     }
 
     /// A new phase begins, of `total` units; 0 where that is not known.
@@ -533,14 +541,14 @@ impl Job {
     }
 }
 
-/// Whether a job was cancelled, by whomever. Clones are the same.
+/// Whether a job was cancelled, by whomever, or broken off. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Ending(Arc<Inner>);
 
 impl Ending {
     /// Whether the job is to end.
     pub fn is_asked_for(&self) -> bool {
-        self.0.cancelled.load(Ordering::Relaxed)
+        self.0.is_to_end()
     }
 }
 
@@ -585,13 +593,17 @@ impl Inner {
         self.total.store(total, Ordering::Relaxed);
     }
 
+    fn is_to_end(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) || self.broken_off.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> Result<()> {
-        if self.cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
+        if self.is_to_end() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     fn permit(&self, pacer: &Arc<Pacer>, work: Work) -> Result<Permit> {
         self.check()?;
-        let take = || pacer.take(self.order.pace, work, true, &|| self.cancelled.load(Ordering::Relaxed));
+        let take = || pacer.take(self.order.pace, work, true, &|| self.is_to_end());
         // A reserve waits for being needed.
         let permit = if reserve::is_reserve() {
             take()
@@ -633,7 +645,7 @@ impl Worker {
     /// for a processor. Fails as [`Worker::check`].
     pub(crate) fn breathe(&self) -> Result<()> {
         if let reserve::Role::Asks(gate) = reserve::role() {
-            gate.pass(!self.pacer.is_crowded(), &|| self.inner.cancelled.load(Ordering::Relaxed));
+            gate.pass(!self.pacer.is_crowded(), &|| self.inner.is_to_end());
         }
         self.check()
     }

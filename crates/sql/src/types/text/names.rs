@@ -268,6 +268,7 @@ const KEYWORDS: &[&str] = &[
     "as",
     "asc",
     "asymmetric",
+    "async",
     "authorization",
     "between",
     "bigint",
