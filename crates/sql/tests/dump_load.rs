@@ -1595,6 +1595,8 @@ fn a_dump_that_will_not_fit_is_refused_before_it_begins() {
             disk.list(Path::new(".")).unwrap().into_iter().filter(|name| name.contains("out")).collect();
         assert!(left.is_empty(), "{left:?}");
     }
+    let folder = dump_to("folder/", &dump::Options::default()).unwrap_err().to_string();
+    assert!(folder.contains("name of a folder"), "{folder}");
     // What fits is dumped, and the definitions of all.
     let small = dump::Options { tables: vec![TableName::parse("small")], ..dump::Options::default() };
     assert_eq!(dump_to("small.sql", &small).unwrap().rows, 500);

@@ -250,6 +250,10 @@ impl<'t> Writer<'t> {
             Target::Stream(stream) => Place::Stream(stream),
             Target::Files(files) => Place::Files(files),
             Target::Path(path) => {
+                if format == Format::Sql && path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                    let message = format!("{path:?} is the name of a folder: a dump in SQL is a file");
+                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+                }
                 // What is called so with a slash behind it is the same folder.
                 let path: PathBuf = path.components().collect();
                 there_already(&*disk, &path)?;
