@@ -5,10 +5,11 @@ use crate::catalog::{Storage, Table};
 use crate::effort;
 use crate::physical::Expr;
 use crate::plan::Estimator;
-use crate::session::{Interrupt, Reason};
+use crate::session::{Interrupt, Reason, SESSION_STACK};
 use crate::types::Value;
 use gannet_store::{Engine, EngineOptions};
 use std::cell::Cell;
+use std::fmt::Write as _;
 
 /// The tables of TPC-C, with ten warehouses.
 fn tpcc() -> Fixture {
@@ -189,6 +190,39 @@ fn what_is_nested_too_deeply_is_refused() {
         assert_eq!(db.try_sql(&chain(520)).unwrap_err().state().0, "54001", "{term}");
     }
     assert_eq!(db.try_sql(&sum(900)).unwrap_err().state().0, "54001");
+}
+
+#[test]
+fn rows_are_compared_column_by_column() {
+    let db = tpcc();
+    let statements = [
+        "select * from orders where (o_w_id, o_d_id, o_id) = (1, 2, $1)",
+        "select * from orders where (o_w_id, o_d_id, o_id) in ((1, 2, 3), (1, 4, 5), (3000000000, $1, 7), (null, 1, 2))",
+        "delete from orders where (o_w_id, o_d_id, o_id) in ((1, 2, 3), (2, 4, 5))",
+        "select * from orders where (o_w_id, o_carrier_id) not in ((1, 2), (2, 4))",
+        "select * from orders where (o_ol_cnt, o_carrier_id) in ((1, 2), (2, 4))",
+        "select count(*) from new_order join orders on (no_w_id, no_d_id, no_o_id) = (o_w_id, o_d_id, o_c_id)",
+    ];
+    plans(&db, "rows.golden", &statements);
+}
+
+#[test]
+fn queries_that_are_used_twice_at_each_step_are_gone_through_once() {
+    let db = Fixture::new();
+    let chain = |steps: usize| {
+        let mut text = "with a0 as (select 1 as x limit 1)".to_owned();
+        for step in 1..=steps {
+            _ = write!(text, ", a{step} as (select p.x from a{0} p, a{0} q limit 1)", step - 1);
+        }
+        format!("{text} select p.x from a{steps} p, a{steps} q")
+    };
+    let plans = move || {
+        assert!(db.sql(&chain(45)).contains("CTE Scan on a45 p"));
+        // Written twice, they are compared.
+        let twice = format!("select ({0}), count(*) from generate_series(1, 3) group by ({0})", chain(40));
+        assert!(db.sql(&twice).contains("CTE Scan on a40 p"));
+    };
+    std::thread::Builder::new().stack_size(SESSION_STACK).spawn(plans).unwrap().join().unwrap();
 }
 
 #[test]
