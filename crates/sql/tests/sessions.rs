@@ -469,6 +469,27 @@ fn explain_of_execute_shows_the_plan_that_it_would_have_now() {
 }
 
 #[test]
+fn execute_goes_by_the_settings_of_the_planner_that_are_in_force() {
+    let fixture = Fixture::new(
+        "create table t (a int primary key, b int); create index on t (b); insert into t values (1, 3), (2, 2), (3, 1)",
+    );
+    let mut session = fixture.session();
+    session.run("prepare p as select a from t where b > 0; prepare one(int) as select b from t where a = $1");
+    let by_key = "1 2 3";
+    assert_eq!(session.list("execute p"), by_key);
+    session.run("set enable_seqscan = off");
+    assert_eq!(session.list("execute p"), "3 2 1");
+    assert_eq!(session.list("execute one(2)"), "2");
+    session.run("begin; set local enable_indexscan = off; set local enable_seqscan = on");
+    assert_eq!(session.list("execute p"), by_key);
+    assert_eq!(session.list("execute one(2)"), "2");
+    session.run("rollback");
+    assert_eq!(session.list("execute p"), "3 2 1");
+    session.run("reset enable_seqscan");
+    assert_eq!(session.list("execute p"), by_key);
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());
