@@ -1,11 +1,12 @@
 //! What conditions say about single columns: the bounds of ranges.
 
 use super::Planner;
-use super::columns::{ColumnSet, columns_of};
+use super::columns::{ColumnSet, columns_of, free_of_query};
 use super::path::Condition;
 use super::scalar::{constant, mirrored, strip};
-use crate::functions::Function;
-use crate::logical::{ColumnId, Comparison, Scalar, is_volatile, type_of};
+use crate::functions::{Function, Volatility};
+use crate::logical::walk::parts;
+use crate::logical::{ColumnId, Comparison, Scalar, SubqueryKind, is_volatile, type_of};
 use crate::types::{Type, Value};
 use std::rc::Rc;
 
@@ -44,6 +45,28 @@ fn is_constant_for(scalar: &Scalar, local: &ColumnSet) -> bool {
         Scalar::Column(id) => !local.contains(*id),
         other => !columns_of(other).intersects(local) && !is_volatile(other),
     }
+}
+
+/// Whether an expression for which [`is_constant_for`] holds but for what is volatile is so all the same, if it is compiled once: what is volatile
+/// stands in subqueries that take nothing from outside, which are run at most once.
+fn is_run_once(scalar: &Scalar, local: &ColumnSet) -> bool {
+    fn is_fixed(scalar: &Scalar) -> bool {
+        match scalar {
+            Scalar::Subquery(subquery) => match subquery.kind {
+                SubqueryKind::Quantified { .. } => !is_volatile(scalar),
+                SubqueryKind::Scalar | SubqueryKind::Exists | SubqueryKind::Array(_) => {
+                    free_of_query(&subquery.query).is_empty() || !is_volatile(scalar)
+                }
+            },
+            Scalar::Call { function, .. } if function.volatility == Volatility::Volatile => false,
+            _ => {
+                let mut fixed = true;
+                parts(scalar, &mut |part| fixed = fixed && is_fixed(part));
+                fixed
+            }
+        }
+    }
+    !columns_of(scalar).intersects(local) && is_fixed(scalar)
 }
 
 /// Whether values of these types may be compared as they are, byte by byte of a key.
@@ -103,7 +126,9 @@ impl Planner<'_> {
             }
             Scalar::Compare { op, left, right } => {
                 for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
-                    if let Some((id, bound)) = self.compared(op, side, other, local) {
+                    // Of an exact bound nothing is left that would be compiled as well.
+                    let fixed = is_constant_for(other, local) || is_run_once(other, local);
+                    if let Some((id, bound)) = self.compared(op, side, other, local).filter(|_| fixed) {
                         push(id, bound, true);
                         break;
                     }
@@ -119,7 +144,8 @@ impl Planner<'_> {
                         Comparison::LessOrEqual | Comparison::GreaterOrEqual => op,
                         _ => return,
                     };
-                    if let Some((id, bound)) = self.compared(weaker, first, value, local) {
+                    let fixed = is_constant_for(value, local);
+                    if let Some((id, bound)) = self.compared(weaker, first, value, local).filter(|_| fixed) {
                         push(id, bound, false);
                         break;
                     }
@@ -160,6 +186,7 @@ impl Planner<'_> {
         }
     }
 
+    /// What a comparison with something that is the same for all rows says.
     fn compared(
         &self,
         op: Comparison,
@@ -168,9 +195,6 @@ impl Planner<'_> {
         local: &ColumnSet,
     ) -> Option<(ColumnId, Bound)> {
         let id = self.local_column(side, local)?;
-        if !is_constant_for(other, local) {
-            return None;
-        }
         let other = strip(other, &self.columns);
         if !comparable(self.columns.get(id).ty, type_of(other, &self.columns)) {
             return None;

@@ -193,6 +193,21 @@ fn what_is_nested_too_deeply_is_refused() {
 }
 
 #[test]
+fn what_is_run_once_bounds_an_index_also_where_it_locks() {
+    let db = tpcc();
+    let statements = [
+        "update orders set o_carrier_id = 1 where o_w_id = 1 and o_d_id = 2 and o_id = (select no_o_id from new_order where no_w_id = 1 and no_d_id = 2 order by no_o_id limit 1 for update skip locked) returning o_id",
+        "select * from item where i_id > 10 + (select no_o_id from new_order limit 1 for share)",
+        "select * from item where i_id = (select no_o_id from new_order where no_w_id = i_id limit 1 for share)",
+        "select * from item where i_id = (select floor(random() * 10)::int) and i_name > ''",
+        "select * from item where (i_id, i_name) > ((select floor(random() * 10)::int), 'x')",
+        "select * from item where i_id in (1, (select floor(random() * 10)::int))",
+        "select * from stock join item on i_id = s_i_id where s_w_id = (select no_w_id from new_order limit 1 for update)",
+    ];
+    plans(&db, "locking.golden", &statements);
+}
+
+#[test]
 fn rows_are_compared_column_by_column() {
     let db = tpcc();
     let statements = [
