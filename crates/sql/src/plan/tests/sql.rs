@@ -193,6 +193,19 @@ fn what_is_nested_too_deeply_is_refused() {
 }
 
 #[test]
+fn aggregates_of_aggregates_are_planned_once() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4!", "a", &["t_b: b"], 100_000.0);
+    let mut nested = "select a, b from t".to_owned();
+    for _ in 0..20 {
+        nested =
+            format!("select min(q.a) as a, max(u.b) as b from ({nested}) q, t u where q.b > 0 and u.a = q.a");
+    }
+    assert!(db.sql(&nested).starts_with("Aggregate"));
+    assert!(db.sql("select min(a), max(b) from t").contains("Index Only Scan Backward using t_b on t"));
+}
+
+#[test]
 fn what_is_run_once_bounds_an_index_also_where_it_locks() {
     let db = tpcc();
     let statements = [
