@@ -174,6 +174,9 @@ fn very_many_tables_are_joined() {
             sql.push_str(&format!(" join t x{number} on x{number}.a = x{}.b", number - 1));
         }
         assert_eq!(db.sql(&sql).matches(" on t x").count(), tables);
+        // Conditions come to their tables also where these are too many for one region.
+        let plan = db.sql(&format!("{sql} where x0.a = 7 and x3.b = 5 and x1.a + x2.b > 3"));
+        assert!(plan.contains("Index Cond: (x0.a = 7)") && !plan.contains("Filter: ((x0.a"), "{plan}");
     }
 }
 
