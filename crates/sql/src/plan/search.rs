@@ -4,6 +4,7 @@ use super::Planner;
 use super::columns::{ColumnSet, columns_of, free_of_query};
 use super::path::Condition;
 use super::scalar::{constant, mirrored, strip};
+use crate::functions::like::{behind, fixed_part};
 use crate::functions::{Function, Volatility};
 use crate::logical::walk::parts;
 use crate::logical::{ColumnId, Comparison, Scalar, SubqueryKind, is_volatile, type_of};
@@ -16,6 +17,8 @@ pub(super) enum Bound {
     Equal(Scalar),
     Lower(Scalar, bool),
     Upper(Scalar, bool),
+    /// It begins as whatever matches this pattern of LIKE does.
+    Like(Scalar),
     IsNull,
     NotNull,
     OneOf(Vec<Scalar>),
@@ -171,16 +174,21 @@ impl Planner<'_> {
                 }
             }
             Scalar::Call { function, arguments, .. } if is_like(function) && arguments.len() == 2 => {
-                let (Some(id), Some(pattern)) = (
-                    self.local_column(&arguments[0], local),
-                    constant(&arguments[1]).and_then(Value::as_str),
-                ) else {
-                    return;
-                };
+                let Some(id) = self.local_column(&arguments[0], local) else { return };
                 if !matches!(self.columns.get(id).ty, Type::Text | Type::Varchar | Type::Name) {
                     return;
                 }
-                prefix_bounds(pattern, |bound, exact| push(id, bound, exact));
+                match constant(&arguments[1]) {
+                    Some(pattern) => {
+                        if let Some(pattern) = pattern.as_str() {
+                            prefix_bounds(pattern, |bound, exact| push(id, bound, exact));
+                        }
+                    }
+                    None if is_constant_for(&arguments[1], local) => {
+                        push(id, Bound::Like(arguments[1].clone()), false);
+                    }
+                    None => {}
+                }
             }
             _ => {}
         }
@@ -219,49 +227,16 @@ impl Planner<'_> {
 
 /// The range that a LIKE pattern's fixed beginning is.
 fn prefix_bounds(pattern: &str, mut push: impl FnMut(Bound, bool)) {
-    let mut prefix = String::new();
-    let mut chars = pattern.chars();
-    let mut rest = false;
-    while let Some(char) = chars.next() {
-        match char {
-            '%' | '_' => {
-                rest = true;
-                break;
-            }
-            '\\' => match chars.next() {
-                Some(escaped) => prefix.push(escaped),
-                // A pattern that ends so is an error when it is run.
-                None => return,
-            },
-            other => prefix.push(other),
-        }
-    }
     let text = |text: String| Scalar::Literal { value: Value::text(text), ty: Type::Text };
-    if !rest {
-        push(Bound::Equal(text(prefix)), true);
-        return;
-    }
-    if prefix.is_empty() {
-        return;
-    }
-    push(Bound::Lower(text(prefix.clone()), true), false);
-    if let Some(end) = successor(&prefix) {
-        push(Bound::Upper(text(end), false), false);
-    }
-}
-
-/// The first string behind all that begin with this one.
-fn successor(prefix: &str) -> Option<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        let next = match u32::from(last) + 1 {
-            0xd800 => 0xe000,
-            next => next,
-        };
-        if let Some(next) = char::from_u32(next) {
-            chars.push(next);
-            return Some(chars.into_iter().collect());
+    match fixed_part(pattern) {
+        Some((fixed, true)) => push(Bound::Equal(text(fixed)), true),
+        Some((fixed, false)) if !fixed.is_empty() => {
+            let end = behind(&fixed);
+            push(Bound::Lower(text(fixed), true), false);
+            if let Some(end) = end {
+                push(Bound::Upper(text(end), false), false);
+            }
         }
+        _ => {}
     }
-    None
 }

@@ -209,6 +209,30 @@ fn aggregates_of_aggregates_are_planned_once() {
 }
 
 #[test]
+fn patterns_that_are_not_known_bound_an_index() {
+    let mut db = Fixture::new();
+    db.table(
+        "t",
+        "a int4!, c text, v varchar, b bytea",
+        "a",
+        &["t_c: c", "t_v: b, v desc", "t_b: b"],
+        100_000.0,
+    );
+    let statements = [
+        "select * from t where c like $1",
+        "select * from t where c like $1 and c > 'x' and c is not null",
+        "select * from t where c like $1 and c is null",
+        "select a from t where b = '\\x07' and v like $1 || '%' order by v desc",
+        "select * from t where c not like $1",
+        "select * from t where c ilike $1",
+        "select * from t where b like $1::bytea",
+        "select * from t where c like random()::text",
+        "select (select max(y.c) from t y where y.c like x.c || '%') from t x where x.a = 1",
+    ];
+    plans(&db, "patterns.golden", &statements);
+}
+
+#[test]
 fn what_is_run_once_bounds_an_index_also_where_it_locks() {
     let db = tpcc();
     let statements = [
