@@ -255,6 +255,8 @@ pub struct KeyRange {
     pub is_null: bool,
     /// The next column IS NOT NULL. (Bounds imply it.)
     pub not_null: bool,
+    /// The next column's value begins as whatever matches this pattern of LIKE does. Then it has no other bounds.
+    pub like: Option<Expr>,
 }
 
 /// A compiled sort key.

@@ -469,6 +469,42 @@ fn explain_of_execute_shows_the_plan_that_it_would_have_now() {
 }
 
 #[test]
+fn a_queue_whose_entries_are_found_by_key_gives_each_to_one() {
+    let fixture = Fixture::new(
+        "create table jobs (id int primary key, state text); insert into jobs select n, 'new' from generate_series(1, 9) n",
+    );
+    let take = "update jobs set state = 'runs' where id = (select id from jobs where state = 'new' order by id limit 1 for update skip locked) returning id";
+    let (mut one, mut other) = (fixture.session(), fixture.session());
+    assert!(one.list(&format!("explain {take}")).contains("Index Scan using jobs_pkey on jobs"));
+    one.run("begin");
+    other.run("begin");
+    assert_eq!((one.one(take), other.one(take), one.one(take)), ("1".into(), "2".into(), "3".into()));
+    one.run("rollback");
+    assert_eq!((other.one(take), one.one(take)), ("1".into(), "3".into()));
+}
+
+#[test]
+fn execute_goes_by_the_settings_of_the_planner_that_are_in_force() {
+    let fixture = Fixture::new(
+        "create table t (a int primary key, b int); create index on t (b); insert into t values (1, 3), (2, 2), (3, 1)",
+    );
+    let mut session = fixture.session();
+    session.run("prepare p as select a from t where b > 0; prepare one(int) as select b from t where a = $1");
+    let by_key = "1 2 3";
+    assert_eq!(session.list("execute p"), by_key);
+    session.run("set enable_seqscan = off");
+    assert_eq!(session.list("execute p"), "3 2 1");
+    assert_eq!(session.list("execute one(2)"), "2");
+    session.run("begin; set local enable_indexscan = off; set local enable_seqscan = on");
+    assert_eq!(session.list("execute p"), by_key);
+    assert_eq!(session.list("execute one(2)"), "2");
+    session.run("rollback");
+    assert_eq!(session.list("execute p"), "3 2 1");
+    session.run("reset enable_seqscan");
+    assert_eq!(session.list("execute p"), by_key);
+}
+
+#[test]
 fn settings_are_in_force_from_the_next_statement_of_a_text() {
     let fixture = Fixture::new("create table t (a int)");
     let (mut session, mut other) = (fixture.session(), fixture.session());

@@ -251,19 +251,12 @@ impl<'a> Binder<'a> {
             return Err(place(error, at));
         }
         let begins = left[0].position;
-        let (mut lefts, mut rights) = (Vec::new(), Vec::new());
+        let mut pairs = Vec::with_capacity(left.len());
         for (left, right) in left.into_iter().zip(right) {
             let (left, right) = self.comparands(op, left, right, at)?;
-            lefts.push(left.scalar);
-            rights.push(right.scalar);
+            pairs.push((left.scalar, right.scalar));
         }
-        let scalar = if lefts.len() == 1 {
-            let (left, right) = (Box::new(lefts.remove(0)), Box::new(rights.remove(0)));
-            Scalar::Compare { op, left, right }
-        } else {
-            Scalar::CompareRows { op, left: lefts, right: rights }
-        };
-        Ok(Typed::new(scalar, Type::Bool).at(begins))
+        Ok(Typed::new(compared_rows(op, pairs), Type::Bool).at(begins))
     }
 
     /// An operator that is a function.
@@ -470,5 +463,34 @@ pub(super) fn row_of(expr: &Expr) -> Option<Vec<&Expr>> {
         Expr::Tuple(parts) => Some(parts.iter().collect()),
         Expr::Function(function) => super::calls::row_constructor(function),
         _ => None,
+    }
+}
+
+/// A comparison of rows by pairs of their columns. Whether they are equal is asked of each pair alone, so that it may be looked up or joined by.
+fn compared_rows(op: Comparison, pairs: Vec<(Scalar, Scalar)>) -> Scalar {
+    let alone = |(left, right)| Scalar::Compare { op, left: Box::new(left), right: Box::new(right) };
+    match op {
+        Comparison::Equal | Comparison::NotDistinct => all_of(pairs.into_iter().map(alone).collect(), true),
+        Comparison::NotEqual | Comparison::Distinct => all_of(pairs.into_iter().map(alone).collect(), false),
+        Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual => {
+            let (mut left, mut right): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            match (left.len(), left.pop(), right.pop()) {
+                (1, Some(left), Some(right)) => alone((left, right)),
+                (_, last, other) => {
+                    left.extend(last);
+                    right.extend(other);
+                    Scalar::CompareRows { op, left, right }
+                }
+            }
+        }
+    }
+}
+
+/// AND (`and`) or OR of terms; of one alone it is that.
+fn all_of(mut terms: Vec<Scalar>, and: bool) -> Scalar {
+    match (terms.len(), and) {
+        (1, _) => terms.remove(0),
+        (_, true) => Scalar::And(terms),
+        (_, false) => Scalar::Or(terms),
     }
 }

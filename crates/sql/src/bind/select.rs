@@ -115,9 +115,17 @@ impl<'a> Binder<'a> {
             distinct_places: vec![],
             recheck,
         };
+        if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)))
+            && select.projection.is_empty()
+        {
+            return Err(nothing_distinct());
+        }
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => false,
             Some(Distinct::Distinct) => true,
+            Some(Distinct::On(list)) if list.is_empty() => {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "syntax error at or near \")\""));
+            }
             Some(Distinct::On(list)) => {
                 let (on, places) = self.distinct_on(list, &parts.items)?;
                 (parts.distinct_on, parts.distinct_places) = (Some(on), places);
@@ -125,6 +133,9 @@ impl<'a> Binder<'a> {
             }
         };
         self.order_by(around.order_by, &mut parts, distinct)?;
+        if distinct && parts.items.is_empty() {
+            return Err(nothing_distinct());
+        }
         let single = matches!(&select.group_by, GroupByExpr::Expressions(list, _) if !list.is_empty());
         let grouped = single || having.is_some() || self.level().has_aggregates();
         let level = self.pop_level();
@@ -643,6 +654,10 @@ fn compute(added: Vec<(ColumnId, Scalar)>, parts: &mut Parts) {
     let columns = own.into_iter().map(|id| (id, Scalar::Column(id))).chain(added).collect();
     let rel = std::mem::replace(&mut parts.rel, Rel::Values { columns: Vec::new(), rows: Vec::new() });
     parts.rel = Rel::Project { input: Box::new(rel), columns };
+}
+
+fn nothing_distinct() -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, "SELECT DISTINCT must have at least one column")
 }
 
 /// Puts columns in the place of what they hold.

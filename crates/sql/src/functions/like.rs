@@ -117,6 +117,37 @@ fn matches(units: impl Units, length: usize, pattern: &[u8], check: &dyn Fn() ->
     }
 }
 
+/// What everything that matches a pattern of LIKE begins with, and whether that is all of it; `None` of a pattern that ends with an escape, which fails
+/// once it is looked at to its end.
+pub(crate) fn fixed_part(pattern: &str) -> Option<(String, bool)> {
+    let mut fixed = String::new();
+    let mut chars = pattern.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '%' | '_' => return Some((fixed, false)),
+            '\\' => fixed.push(chars.next()?),
+            other => fixed.push(other),
+        }
+    }
+    Some((fixed, true))
+}
+
+/// The first string behind all that begin with this one.
+pub(crate) fn behind(beginning: &str) -> Option<String> {
+    let mut chars: Vec<char> = beginning.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = match u32::from(last) + 1 {
+            0xd800 => 0xe000,
+            next => next,
+        };
+        if let Some(next) = char::from_u32(next) {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
 /// Whether a string matches a pattern.
 fn like(text: &str, pattern: &str, check: &dyn Fn() -> Result<()>) -> Result<bool> {
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());

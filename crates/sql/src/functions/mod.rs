@@ -241,7 +241,7 @@ mod describe;
 mod digest;
 mod encoding;
 mod keywords;
-mod like;
+pub(crate) mod like;
 mod math;
 mod numeric;
 mod pattern;

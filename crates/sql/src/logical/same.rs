@@ -4,8 +4,10 @@
 //! those that the other one makes in the same place. Names, which are for people, do not count.
 
 use super::walk::{call_scalars, inputs, scalars};
-use super::{AggregateCall, ColumnId, Query, RecheckStep, Rel, Scalar, SortKey, Subquery, SubqueryKind};
-use std::collections::HashMap;
+use super::{
+    AggregateCall, ColumnId, Common, Query, RecheckStep, Rel, Scalar, SortKey, Subquery, SubqueryKind,
+};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Whether two expressions are the same.
@@ -23,13 +25,18 @@ pub(crate) fn same_call(a: &AggregateCall, b: &AggregateCall) -> bool {
     Likeness::default().call(a, b)
 }
 
-/// The columns made within the left side, each with its like of the right one.
+/// What is known while two sides are compared.
 #[derive(Default)]
-struct Likeness(HashMap<ColumnId, ColumnId>);
+struct Likeness {
+    /// The columns made within the left side, each with its like of the right one.
+    made: HashMap<ColumnId, ColumnId>,
+    /// WITH queries that are alike: one that is used at many places is compared once.
+    commons: HashSet<(*const Common, *const Common)>,
+}
 
 impl Likeness {
     fn column(&self, a: ColumnId, b: ColumnId) -> bool {
-        *self.0.get(&a).unwrap_or(&a) == b
+        *self.made.get(&a).unwrap_or(&a) == b
     }
 
     fn columns(&self, a: &[ColumnId], b: &[ColumnId]) -> bool {
@@ -38,7 +45,7 @@ impl Likeness {
 
     /// Takes columns made on both sides for each other.
     fn made(&mut self, a: &[ColumnId], b: &[ColumnId]) -> bool {
-        self.0.extend(a.iter().copied().zip(b.iter().copied()));
+        self.made.extend(a.iter().copied().zip(b.iter().copied()));
         a.len() == b.len()
     }
 
@@ -125,6 +132,18 @@ impl Likeness {
         self.rel(&a.rel, &b.rel) && self.columns(&given(a), &given(b))
     }
 
+    fn commons(&mut self, a: &Arc<Common>, b: &Arc<Common>) -> bool {
+        let pair = (Arc::as_ptr(a), Arc::as_ptr(b));
+        if Arc::ptr_eq(a, b) || self.commons.contains(&pair) {
+            return true;
+        }
+        let alike = self.queries(&a.query, &b.query);
+        if alike {
+            self.commons.insert(pair);
+        }
+        alike
+    }
+
     /// Relations; what they make is known afterwards.
     fn rel(&mut self, a: &Rel, b: &Rel) -> bool {
         let (mut left, mut right) = (Vec::new(), Vec::new());
@@ -160,7 +179,7 @@ impl Likeness {
                 R::Function { function: g, columns: y, ordinality: p, listed: m, .. },
             ) => std::ptr::eq(*f, *g) && self.made(x, y) && self.made(o.as_slice(), p.as_slice()) && l == m,
             (R::Common { common: c, columns: x, .. }, R::Common { common: d, columns: y, .. }) => {
-                self.queries(&c.query, &d.query) && self.made(x, y)
+                self.commons(c, d) && self.made(x, y)
             }
             (R::Join { kind: k, on: o, lateral: l, .. }, R::Join { kind: j, on: p, lateral: m, .. }) => {
                 k == j && l == m && o.is_some() == p.is_some()

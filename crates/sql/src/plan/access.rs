@@ -66,11 +66,17 @@ impl Planner<'_> {
             for search in here() {
                 let range = &mut matched.range;
                 let taken = match &search.bound {
-                    Bound::Lower(value, inclusive) if range.lower.is_none() => {
+                    Bound::Like(pattern)
+                        if range.like.is_none() && range.lower.is_none() && range.upper.is_none() =>
+                    {
+                        range.like = Some(pattern.clone());
+                        true
+                    }
+                    Bound::Lower(value, inclusive) if range.lower.is_none() && range.like.is_none() => {
                         range.lower = Some((value.clone(), *inclusive));
                         true
                     }
-                    Bound::Upper(value, inclusive) if range.upper.is_none() => {
+                    Bound::Upper(value, inclusive) if range.upper.is_none() && range.like.is_none() => {
                         range.upper = Some((value.clone(), *inclusive));
                         true
                     }
@@ -92,7 +98,8 @@ impl Planner<'_> {
                 }
             }
             let range = &mut matched.range;
-            if range.is_null && (range.lower.is_some() || range.upper.is_some() || range.not_null) {
+            let bounded = range.lower.is_some() || range.upper.is_some() || range.like.is_some();
+            if range.is_null && (bounded || range.not_null) {
                 // Contradictory: leave it to the filter.
                 *range = Range { equal: std::mem::take(&mut range.equal), is_null: true, ..Range::default() };
                 matched.done.retain(|condition| {
@@ -102,7 +109,7 @@ impl Planner<'_> {
                     })
                 });
             }
-            if range.lower.is_some() || range.upper.is_some() {
+            if bounded {
                 range.not_null = false;
             }
             break;
@@ -335,8 +342,8 @@ impl Planner<'_> {
         let bound = range.equal.len();
         let mut order: Vec<OrderKey> = Vec::with_capacity(key.len() - bound + tail.len());
         for (position, part) in key.iter().enumerate().skip(bound) {
-            let bounded =
-                position == bound && (range.lower.is_some() || range.upper.is_some() || range.not_null);
+            let bounded = position == bound
+                && (range.lower.is_some() || range.upper.is_some() || range.not_null || range.like.is_some());
             order.push(OrderKey {
                 column: part.column,
                 descending: part.descending,

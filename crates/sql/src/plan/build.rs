@@ -462,12 +462,14 @@ impl<'p, 'a> Builder<'p, 'a> {
             bound.as_ref().map(|(scalar, included)| Ok((self.compile(scalar, &[])?, *included))).transpose()
         };
         let (lower, upper) = (bound(&range.lower)?, bound(&range.upper)?);
+        let like = range.like.as_ref().map(|pattern| self.compile(pattern, &[])).transpose()?;
         Ok(KeyRange {
             equal: compile_all(&range.equal, &[], self)?,
             lower,
             upper,
             is_null: range.is_null,
             not_null: range.not_null,
+            like,
         })
     }
 
@@ -799,4 +801,5 @@ fn referred(path: &Path, set: &mut ColumnSet) {
 fn range_columns(range: &Range, set: &mut ColumnSet) {
     range.equal.iter().for_each(|scalar| add_columns(scalar, set));
     range.lower.iter().chain(&range.upper).for_each(|(scalar, _)| add_columns(scalar, set));
+    range.like.iter().for_each(|scalar| add_columns(scalar, set));
 }

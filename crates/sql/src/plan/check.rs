@@ -301,12 +301,17 @@ impl Checker<'_> {
     fn range(&mut self, range: &KeyRange, key: usize, plan: &Plan) -> Result<()> {
         self.all(&range.equal, 0, plan)?;
         self.all(range.lower.iter().chain(&range.upper).map(|(expr, _)| expr), 0, plan)?;
-        let more = range.lower.is_some() || range.upper.is_some() || range.is_null || range.not_null;
+        self.some(range.like.as_ref(), 0, plan)?;
+        let bounded = range.lower.is_some() || range.upper.is_some();
+        let more = bounded || range.is_null || range.not_null || range.like.is_some();
         if range.equal.len() + usize::from(more) > key {
             return wrong("a range over more columns than the key has", plan);
         }
-        if range.is_null && (range.lower.is_some() || range.upper.is_some() || range.not_null) {
+        if range.is_null && (bounded || range.not_null || range.like.is_some()) {
             return wrong("a range that is NULL and is not", plan);
+        }
+        if range.like.is_some() && bounded {
+            return wrong("a range of a pattern with other bounds", plan);
         }
         Ok(())
     }

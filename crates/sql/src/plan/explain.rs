@@ -480,6 +480,9 @@ impl<'s> Shower<'s> {
             if let Some((expr, included)) = &range.upper {
                 parts.push(format!("({name} <{} {})", if *included { "=" } else { "" }, types.text(expr)));
             }
+            if let Some(pattern) = &range.like {
+                parts.push(format!("({name} ~~ {})", types.text(pattern)));
+            }
             if range.is_null {
                 parts.push(format!("({name} IS NULL)"));
             }
@@ -646,7 +649,8 @@ fn aggregate_text(call: &AggregateExpr, names: &Names<'_>) -> String {
 /// Every expression of a node, its inputs' left out.
 fn node_exprs(plan: &Plan) -> Vec<&Expr> {
     fn range(range: &KeyRange) -> impl Iterator<Item = &Expr> {
-        range.equal.iter().chain(range.lower.iter().chain(&range.upper).map(|(expr, _)| expr))
+        let bounds = range.lower.iter().chain(&range.upper).map(|(expr, _)| expr);
+        range.equal.iter().chain(bounds).chain(&range.like)
     }
     match &plan.node {
         Node::One | Node::CommonScan { .. } | Node::Append(_) | Node::Set { .. } => Vec::new(),

@@ -11,7 +11,7 @@
 
 use crate::bind::Bound;
 use crate::catalog::{Catalog, Oid, Table};
-use crate::logical::{ColumnId, ColumnInfo, Columns, Common, Planned, Rel, walk};
+use crate::logical::{ColumnId, ColumnInfo, Columns, Common, Planned, Rel, Scalar, walk};
 use crate::physical::{Expr, Statement};
 use crate::session::PlannerSettings;
 use crate::types::{NO_MODIFIER, Type, Value};
@@ -19,7 +19,7 @@ use crate::{Result, effort};
 use columns::ColumnSet;
 use path::{Leaf, PathRef};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -227,36 +227,67 @@ impl Planner<'_> {
     }
 
     /// Notes under which names columns are known.
-    fn note_aliases(&mut self, rel: &Rel) {
-        let mut found: Vec<(ColumnSet, String)> = Vec::new();
-        gather_aliases(rel, &mut found);
+    fn note_aliases(&mut self, rel: &Rel) -> Result<()> {
+        let mut aliases = Aliases::default();
+        aliases.rel(rel)?;
+        let found = aliases.found;
         if found.iter().any(|(_, alias)| *alias != found[0].1) {
             self.aliases = found;
         }
+        Ok(())
     }
 }
 
-fn gather_aliases(rel: &Rel, found: &mut Vec<(ColumnSet, String)>) {
-    match rel {
-        Rel::Table { alias, columns, .. } | Rel::System { alias, columns, .. } => {
-            found.push((columns.iter().copied().collect(), alias.clone()));
-        }
-        Rel::Common { common, alias, columns } => {
-            gather_aliases(&common.query.rel, found);
-            // Used once it is no relation of its own.
-            if common.uses.load(Ordering::Relaxed) > 1 {
-                found.push((columns.iter().copied().collect(), alias.clone()));
+/// Names in front of columns, while they are gathered.
+#[derive(Default)]
+struct Aliases {
+    found: Vec<(ColumnSet, String)>,
+    /// WITH queries that were gone through, each of which may be used at many places.
+    seen: HashSet<*const Common>,
+}
+
+impl Aliases {
+    fn rel(&mut self, rel: &Rel) -> Result<()> {
+        effort::made(1)?;
+        match rel {
+            Rel::Table { alias, columns, .. } | Rel::System { alias, columns, .. } => {
+                self.found.push((columns.iter().copied().collect(), alias.clone()));
             }
+            Rel::Common { common, alias, columns } => {
+                if self.seen.insert(Arc::as_ptr(common)) {
+                    self.rel(&common.query.rel)?;
+                }
+                // Used once it is no relation of its own.
+                if common.uses.load(Ordering::Relaxed) > 1 {
+                    self.found.push((columns.iter().copied().collect(), alias.clone()));
+                }
+            }
+            _ => {}
         }
-        _ => {}
+        let mut result = Ok(());
+        walk::scalars(rel, &mut |scalar| {
+            if result.is_ok() {
+                result = self.scalar(scalar);
+            }
+        });
+        walk::inputs(rel, &mut |input| {
+            if result.is_ok() {
+                result = self.rel(input);
+            }
+        });
+        result
     }
-    walk::scalars(rel, &mut |scalar| gather_in_scalar(scalar, found));
-    walk::inputs(rel, &mut |input| gather_aliases(input, found));
-}
 
-fn gather_in_scalar(scalar: &crate::logical::Scalar, found: &mut Vec<(ColumnSet, String)>) {
-    if let crate::logical::Scalar::Subquery(subquery) = scalar {
-        gather_aliases(&subquery.query.rel, found);
+    fn scalar(&mut self, scalar: &Scalar) -> Result<()> {
+        let mut result = match scalar {
+            Scalar::Subquery(subquery) => self.rel(&subquery.query.rel),
+            _ => Ok(()),
+        };
+        walk::parts(scalar, &mut |part| {
+            if result.is_ok() {
+                result = self.scalar(part);
+            }
+        });
+        result
     }
-    walk::parts(scalar, &mut |part| gather_in_scalar(part, found));
 }

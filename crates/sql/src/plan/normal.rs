@@ -7,17 +7,18 @@
 //!
 //! # Subqueries as joins
 //! A condition of WHERE counts only as far as it is true, so EXISTS and IN are semi joins and NOT EXISTS is an anti join. NOT IN is none:
-//! it is not true when the subquery has a NULL.
+//! it is not true when the subquery has a NULL. A list of rows that is searched by columns of a table is such a join with its rows, where an index may help.
 
 use super::columns::{ColumnSet, columns_of, free, nothing, output_set};
 use super::scalar::{Substitution, conjunction, conjuncts, constant, has_subquery, inline, refers_to, work};
 use super::simplify::Simplifier;
-use crate::logical::walk::{output, parts_mut, scalars_mut, size};
+use crate::catalog::Index;
+use crate::logical::walk::{inputs, output, parts_mut, scalars_mut, size};
 use crate::logical::{
-    ColumnId, Common, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind, is_volatile,
-    rel_is_volatile,
+    ColumnId, ColumnInfo, Common, Comparison, JoinKind, Query, Rel, Scalar, Subquery, SubqueryKind,
+    is_volatile, rel_is_volatile, type_of,
 };
-use crate::types::Value;
+use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Result, effort};
 use std::mem::replace;
 use std::sync::atomic::Ordering;
@@ -35,6 +36,8 @@ pub(super) struct Normaliser<'a> {
     pub(super) merged: Substitution,
     /// Whether there are outer joins.
     pub(super) outer_joins: bool,
+    /// Columns that it adds to those of the statement.
+    pub(super) added: Vec<ColumnInfo>,
 }
 
 impl Normaliser<'_> {
@@ -286,6 +289,11 @@ impl Normaliser<'_> {
         conditions.retain(|part| constant(part).is_none());
         let mut rest = Vec::with_capacity(conditions.len());
         for condition in conditions {
+            if let Some((values, on)) = self.listed_rows(&condition, &input) {
+                let (right, on) = (Box::new(values), conjunction(on));
+                input = Box::new(Rel::Join { kind: JoinKind::Semi, left: input, right, on, lateral: false });
+                continue;
+            }
             if !is_candidate(&condition) {
                 rest.push(condition);
                 continue;
@@ -310,6 +318,106 @@ impl Normaliser<'_> {
         };
         Ok(())
     }
+}
+
+/// `(a, b) IN ((1, 2), (3, 4))`: the columns, and the values for them of each row.
+struct ListedRows {
+    columns: Vec<ColumnId>,
+    rows: Vec<Vec<Scalar>>,
+}
+
+impl Normaliser<'_> {
+    /// A list of rows that columns of a table are looked for in, as a relation to join with, and on what: where an index begins with one of
+    /// the columns, rows are found by it.
+    fn listed_rows(&mut self, condition: &Scalar, input: &Rel) -> Option<(Rel, Vec<Scalar>)> {
+        let Scalar::Or(branches) = condition else { return None };
+        let ListedRows { columns, mut rows } = ListedRows::new(branches)?;
+        if !has_index(input, &columns) {
+            return None;
+        }
+        let mut types = Vec::with_capacity(columns.len());
+        for position in 0..columns.len() {
+            let of_row = |row: &Vec<Scalar>| type_of(&row[position], self.simplifier.columns);
+            let ty = of_row(&rows[0]);
+            let differ = rows.iter().any(|row| of_row(row) != ty);
+            types.push(if differ { Type::Int8 } else { ty });
+            for row in rows.iter_mut().filter(|_| differ) {
+                match &mut row[position] {
+                    // Integers of all widths are the same values.
+                    Scalar::Literal { ty, .. } if ty.is_integer() => *ty = Type::Int8,
+                    _ => return None,
+                }
+            }
+        }
+        let (mut made, mut on) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
+        for (number, (column, ty)) in columns.into_iter().zip(types).enumerate() {
+            let id = ColumnId((self.simplifier.columns.0.len() + self.added.len()) as u32);
+            let name = format!("column{}", number + 1);
+            self.added.push(ColumnInfo { name, ty, modifier: NO_MODIFIER, origin: None, nullable: false });
+            made.push(id);
+            let (left, right) = (Box::new(Scalar::Column(column)), Box::new(Scalar::Column(id)));
+            on.push(Scalar::Compare { op: Comparison::Equal, left, right });
+        }
+        Some((Rel::Values { columns: made, rows }, on))
+    }
+}
+
+impl ListedRows {
+    /// Of the branches of an OR, each of which equates the same columns with values.
+    fn new(branches: &[Scalar]) -> Option<Self> {
+        let (mut columns, mut rows): (Vec<ColumnId>, _) = (Vec::new(), Vec::new());
+        for branch in branches {
+            let Scalar::And(parts) = branch else { return None };
+            // With NULL in it, it is never true.
+            if parts.iter().any(|part| constant(part).is_some()) {
+                continue;
+            }
+            let equated: Vec<(ColumnId, &Scalar)> = parts.iter().map(equated).collect::<Option<_>>()?;
+            if columns.is_empty() {
+                columns = equated.iter().map(|(id, _)| *id).collect();
+            }
+            let of_column = |id: &ColumnId| {
+                let mut all = equated.iter().filter(|(column, _)| column == id);
+                all.next().filter(|_| all.next().is_none()).map(|(_, value)| (*value).clone())
+            };
+            let row: Vec<Scalar> = columns.iter().map(of_column).collect::<Option<_>>()?;
+            if row.len() != equated.len() {
+                return None;
+            }
+            rows.push(row);
+        }
+        (rows.len() > 1).then_some(ListedRows { columns, rows })
+    }
+}
+
+/// `column = value`, where that is a constant or a parameter.
+fn equated(scalar: &Scalar) -> Option<(ColumnId, &Scalar)> {
+    match scalar {
+        Scalar::Compare { op: Comparison::Equal, left, right } => match (&**left, &**right) {
+            (Scalar::Column(id), value @ (Scalar::Literal { .. } | Scalar::Parameter { .. })) => {
+                Some((*id, value))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether these are columns of one table, which has an index that begins with one of them.
+fn has_index(rel: &Rel, wanted: &[ColumnId]) -> bool {
+    if let Rel::Table { table, columns, .. } = rel {
+        let position = |id: &ColumnId| columns.iter().position(|column| column == id);
+        let numbers: Option<Vec<_>> =
+            wanted.iter().map(|id| table.columns.get(position(id)?).map(|column| column.number)).collect();
+        return numbers.is_some_and(|numbers| {
+            let leads =
+                |index: &Index| index.columns.first().is_some_and(|first| numbers.contains(&first.column));
+            table.indexes.iter().any(leads)
+        });
+    }
+    let mut found = false;
+    inputs(rel, &mut |input| found = found || has_index(input, wanted));
+    found
 }
 
 /// A WITH query in place of its only use.

@@ -59,6 +59,7 @@ pub(super) struct Range {
     pub(super) upper: Option<(Scalar, bool)>,
     pub(super) is_null: bool,
     pub(super) not_null: bool,
+    pub(super) like: Option<Scalar>,
 }
 
 impl Range {
@@ -69,6 +70,7 @@ impl Range {
             && self.upper.is_none()
             && !self.is_null
             && !self.not_null
+            && self.like.is_none()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::columns::{ColumnSet, columns_of, nothing, output_set};
 use super::scalar::{has_subquery, inline};
 use crate::logical::walk::{for_each_column, size};
-use crate::logical::{ColumnId, Rel, Scalar, SetOperation, is_volatile};
+use crate::logical::{ColumnId, JoinKind, Rel, Scalar, SetOperation, is_volatile};
 use std::mem::replace;
 
 /// Nodes of the definitions that come into a condition that names one of them more than once, at most.
@@ -48,6 +48,9 @@ pub(super) fn can_push(rel: &Rel, condition: &Scalar) -> bool {
             wanted.subtract(&outside);
             wanted.is_subset(&fixed)
         }
+        Rel::Table { .. } | Rel::Filter { .. } => true,
+        // A join that a region has left whole is one of a region of its own.
+        Rel::Join { kind, .. } => *kind != JoinKind::Full,
         _ => false,
     }
 }
@@ -94,16 +97,21 @@ pub(super) fn push(rel: &mut Rel, mut condition: Scalar) {
             }
         }
         Rel::Distinct { input, .. } | Rel::Sort { input, .. } => below(input, condition),
-        _ => {}
+        _ => filter(rel, condition),
     }
 }
 
 fn below(input: &mut Rel, predicate: Scalar) {
     if can_push(input, &predicate) {
         push(input, predicate);
-        return;
+    } else {
+        filter(input, predicate);
     }
-    if let Rel::Filter { predicate: other, .. } = input {
+}
+
+/// Asks a condition of a relation's rows.
+fn filter(rel: &mut Rel, predicate: Scalar) {
+    if let Rel::Filter { predicate: other, .. } = rel {
         // One list, however many come: what is nested deeply takes stack.
         if let Scalar::And(parts) = other {
             parts.push(predicate);
@@ -113,6 +121,6 @@ fn below(input: &mut Rel, predicate: Scalar) {
         *other = Scalar::And(vec![first, predicate]);
         return;
     }
-    let below = replace(input, nothing());
-    *input = Rel::Filter { input: Box::new(below), predicate };
+    let input = Box::new(replace(rel, nothing()));
+    *rel = Rel::Filter { input, predicate };
 }

@@ -356,9 +356,15 @@ impl Planner<'_> {
     }
 
     /// min and max as the first row of an order: for each of them, as many as there are. Each has a plan of its own for the input, so all
-    /// of these plans have to give the same rows.
+    /// of these plans have to give the same rows. Of an input that may be planned several times itself there are none: that would double with every
+    /// step into it.
     fn extremes(&mut self, input: &Rel, aggregates: &[(ColumnId, AggregateCall)]) -> Result<Option<Path>> {
-        if aggregates.is_empty() || aggregates.len() > 4 || rel_is_volatile(input) || rel_is_open(input) {
+        if aggregates.is_empty()
+            || aggregates.len() > 4
+            || has_single_group(input)
+            || rel_is_volatile(input)
+            || rel_is_open(input)
+        {
             return Ok(None);
         }
         let mut result: Option<Path> = None;
@@ -699,6 +705,13 @@ fn known_rows(top: Top<'_>) -> Option<f64> {
         None => 0.0,
     };
     Some(number(top.0?)? + offset)
+}
+
+/// Whether rows of a relation come from an aggregate without groups, be it far below.
+fn has_single_group(rel: &Rel) -> bool {
+    let mut found = matches!(rel, Rel::Aggregate { groups, .. } if groups.is_empty());
+    walk::inputs(rel, &mut |input| found = found || has_single_group(input));
+    found
 }
 
 fn ascending(scalars: &[Scalar]) -> Vec<SortKey> {

@@ -1,11 +1,13 @@
 //! What conditions say about single columns: the bounds of ranges.
 
 use super::Planner;
-use super::columns::{ColumnSet, columns_of};
+use super::columns::{ColumnSet, columns_of, free_of_query};
 use super::path::Condition;
 use super::scalar::{constant, mirrored, strip};
-use crate::functions::Function;
-use crate::logical::{ColumnId, Comparison, Scalar, is_volatile, type_of};
+use crate::functions::like::{behind, fixed_part};
+use crate::functions::{Function, Volatility};
+use crate::logical::walk::parts;
+use crate::logical::{ColumnId, Comparison, Scalar, SubqueryKind, is_volatile, type_of};
 use crate::types::{Type, Value};
 use std::rc::Rc;
 
@@ -15,6 +17,8 @@ pub(super) enum Bound {
     Equal(Scalar),
     Lower(Scalar, bool),
     Upper(Scalar, bool),
+    /// It begins as whatever matches this pattern of LIKE does.
+    Like(Scalar),
     IsNull,
     NotNull,
     OneOf(Vec<Scalar>),
@@ -44,6 +48,28 @@ fn is_constant_for(scalar: &Scalar, local: &ColumnSet) -> bool {
         Scalar::Column(id) => !local.contains(*id),
         other => !columns_of(other).intersects(local) && !is_volatile(other),
     }
+}
+
+/// Whether an expression for which [`is_constant_for`] holds but for what is volatile is so all the same, if it is compiled once: what is volatile
+/// stands in subqueries that take nothing from outside, which are run at most once.
+fn is_run_once(scalar: &Scalar, local: &ColumnSet) -> bool {
+    fn is_fixed(scalar: &Scalar) -> bool {
+        match scalar {
+            Scalar::Subquery(subquery) => match subquery.kind {
+                SubqueryKind::Quantified { .. } => !is_volatile(scalar),
+                SubqueryKind::Scalar | SubqueryKind::Exists | SubqueryKind::Array(_) => {
+                    free_of_query(&subquery.query).is_empty() || !is_volatile(scalar)
+                }
+            },
+            Scalar::Call { function, .. } if function.volatility == Volatility::Volatile => false,
+            _ => {
+                let mut fixed = true;
+                parts(scalar, &mut |part| fixed = fixed && is_fixed(part));
+                fixed
+            }
+        }
+    }
+    !columns_of(scalar).intersects(local) && is_fixed(scalar)
 }
 
 /// Whether values of these types may be compared as they are, byte by byte of a key.
@@ -103,7 +129,9 @@ impl Planner<'_> {
             }
             Scalar::Compare { op, left, right } => {
                 for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
-                    if let Some((id, bound)) = self.compared(op, side, other, local) {
+                    // Of an exact bound nothing is left that would be compiled as well.
+                    let fixed = is_constant_for(other, local) || is_run_once(other, local);
+                    if let Some((id, bound)) = self.compared(op, side, other, local).filter(|_| fixed) {
                         push(id, bound, true);
                         break;
                     }
@@ -119,7 +147,8 @@ impl Planner<'_> {
                         Comparison::LessOrEqual | Comparison::GreaterOrEqual => op,
                         _ => return,
                     };
-                    if let Some((id, bound)) = self.compared(weaker, first, value, local) {
+                    let fixed = is_constant_for(value, local);
+                    if let Some((id, bound)) = self.compared(weaker, first, value, local).filter(|_| fixed) {
                         push(id, bound, false);
                         break;
                     }
@@ -145,21 +174,27 @@ impl Planner<'_> {
                 }
             }
             Scalar::Call { function, arguments, .. } if is_like(function) && arguments.len() == 2 => {
-                let (Some(id), Some(pattern)) = (
-                    self.local_column(&arguments[0], local),
-                    constant(&arguments[1]).and_then(Value::as_str),
-                ) else {
-                    return;
-                };
+                let Some(id) = self.local_column(&arguments[0], local) else { return };
                 if !matches!(self.columns.get(id).ty, Type::Text | Type::Varchar | Type::Name) {
                     return;
                 }
-                prefix_bounds(pattern, |bound, exact| push(id, bound, exact));
+                match constant(&arguments[1]) {
+                    Some(pattern) => {
+                        if let Some(pattern) = pattern.as_str() {
+                            prefix_bounds(pattern, |bound, exact| push(id, bound, exact));
+                        }
+                    }
+                    None if is_constant_for(&arguments[1], local) => {
+                        push(id, Bound::Like(arguments[1].clone()), false);
+                    }
+                    None => {}
+                }
             }
             _ => {}
         }
     }
 
+    /// What a comparison with something that is the same for all rows says.
     fn compared(
         &self,
         op: Comparison,
@@ -168,9 +203,6 @@ impl Planner<'_> {
         local: &ColumnSet,
     ) -> Option<(ColumnId, Bound)> {
         let id = self.local_column(side, local)?;
-        if !is_constant_for(other, local) {
-            return None;
-        }
         let other = strip(other, &self.columns);
         if !comparable(self.columns.get(id).ty, type_of(other, &self.columns)) {
             return None;
@@ -195,49 +227,16 @@ impl Planner<'_> {
 
 /// The range that a LIKE pattern's fixed beginning is.
 fn prefix_bounds(pattern: &str, mut push: impl FnMut(Bound, bool)) {
-    let mut prefix = String::new();
-    let mut chars = pattern.chars();
-    let mut rest = false;
-    while let Some(char) = chars.next() {
-        match char {
-            '%' | '_' => {
-                rest = true;
-                break;
-            }
-            '\\' => match chars.next() {
-                Some(escaped) => prefix.push(escaped),
-                // A pattern that ends so is an error when it is run.
-                None => return,
-            },
-            other => prefix.push(other),
-        }
-    }
     let text = |text: String| Scalar::Literal { value: Value::text(text), ty: Type::Text };
-    if !rest {
-        push(Bound::Equal(text(prefix)), true);
-        return;
-    }
-    if prefix.is_empty() {
-        return;
-    }
-    push(Bound::Lower(text(prefix.clone()), true), false);
-    if let Some(end) = successor(&prefix) {
-        push(Bound::Upper(text(end), false), false);
-    }
-}
-
-/// The first string behind all that begin with this one.
-fn successor(prefix: &str) -> Option<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        let next = match u32::from(last) + 1 {
-            0xd800 => 0xe000,
-            next => next,
-        };
-        if let Some(next) = char::from_u32(next) {
-            chars.push(next);
-            return Some(chars.into_iter().collect());
+    match fixed_part(pattern) {
+        Some((fixed, true)) => push(Bound::Equal(text(fixed)), true),
+        Some((fixed, false)) if !fixed.is_empty() => {
+            let end = behind(&fixed);
+            push(Bound::Lower(text(fixed), true), false);
+            if let Some(end) = end {
+                push(Bound::Upper(text(end), false), false);
+            }
         }
+        _ => {}
     }
-    None
 }

@@ -10,9 +10,10 @@ use super::scalar::Substitution;
 use super::simplify::Simplifier;
 use crate::catalog::{Oid, Table};
 use crate::logical::walk::{inputs, parts, scalars};
-use crate::logical::{ColumnId, Delete, Insert, InsertValue, Output, Query, Rel, Scalar, Update};
+use crate::logical::{ColumnId, Common, Delete, Insert, InsertValue, Output, Query, Rel, Scalar, Update};
 use crate::physical::{self, Checks, Estimate, Expr, Node, Plan, PlanColumn, PlanOutput, Statement};
-use crate::{Error, Result};
+use crate::{Error, Result, effort};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -56,8 +57,10 @@ impl Planner<'_> {
         required: &ColumnSet,
         exprs: &mut [&mut Scalar],
     ) -> Result<()> {
-        self.lock_identities(rel);
-        self.note_aliases(rel);
+        let mut queries = vec![&*rel];
+        exprs.iter().for_each(|scalar| subquery_rels(scalar, &mut queries));
+        self.lock_identities(queries)?;
+        self.note_aliases(rel)?;
         self.reduced(rel, exposed, required, exprs)
     }
 
@@ -73,6 +76,7 @@ impl Planner<'_> {
             simplifier: Simplifier { columns: &self.columns, estimator: self.estimator, depth: 0 },
             merged: Substitution::default(),
             outer_joins: false,
+            added: Vec::new(),
         };
         let mut query = Query {
             rel: std::mem::replace(rel, super::columns::nothing()),
@@ -84,7 +88,9 @@ impl Planner<'_> {
         for scalar in exprs.iter_mut() {
             normaliser.scalar(scalar)?;
         }
-        if normaliser.outer_joins {
+        let Normaliser { outer_joins, added, .. } = normaliser;
+        self.columns.0.extend(added);
+        if outer_joins {
             reduce::outer_joins(rel, &[]);
         }
         let mut wanted = required.clone();
@@ -98,21 +104,28 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Asks for the identities of rows that are locked.
-    fn lock_identities(&mut self, rel: &Rel) {
-        if let Rel::Lock { input, tables, .. } = rel {
-            for (column, _, _) in tables {
-                if let Some((table, first)) = table_of(input, *column) {
-                    self.want_identity(table, first);
+    /// Asks for the identities of rows that these relations lock, or what stands within them.
+    fn lock_identities(&mut self, mut pending: Vec<&Rel>) -> Result<()> {
+        let mut seen: HashSet<*const Common> = HashSet::new();
+        while let Some(rel) = pending.pop() {
+            effort::made(1)?;
+            match rel {
+                Rel::Lock { input, tables, .. } => {
+                    for (column, _, _) in tables {
+                        if let Some((table, first)) = table_of(input, *column) {
+                            self.want_identity(table, first);
+                        }
+                    }
                 }
+                Rel::Common { common, .. } if seen.insert(Arc::as_ptr(common)) => {
+                    pending.push(&common.query.rel);
+                }
+                _ => {}
             }
+            inputs(rel, &mut |input| pending.push(input));
+            scalars(rel, &mut |scalar| subquery_rels(scalar, &mut pending));
         }
-        let mut below = Vec::new();
-        inputs(rel, &mut |input| below.push(input));
-        below.into_iter().for_each(|input| self.lock_identities(input));
-        let mut queries: Vec<&Rel> = Vec::new();
-        scalars(rel, &mut |scalar| subquery_rels(scalar, &mut queries));
-        queries.into_iter().for_each(|rel| self.lock_identities(rel));
+        Ok(())
     }
 
     fn output(&self, output: &Output) -> PlanOutput {

@@ -1,5 +1,6 @@
 //! Prepared statements and portals.
 
+use super::PlannerSettings;
 use super::client::OutputColumn;
 use super::sizes::PlannedSizes;
 use super::statement::Running;
@@ -42,6 +43,7 @@ pub struct Prepared {
 pub(super) struct Planned {
     pub(super) statement: Arc<Statement>,
     pub(super) catalog: Arc<Catalog>,
+    pub(super) settings: PlannerSettings,
     /// It asks for one row by its whole primary key.
     pub(super) point: Option<Point>,
     /// A literal says 'now' or the like: the plan is for those who have it, not for whoever comes later.
@@ -92,6 +94,7 @@ impl Prepared {
         let plan = Some(Planned {
             statement: Arc::new(statement),
             catalog,
+            settings: PlannerSettings::new(0, 0),
             sizes: Arc::default(),
             point: None,
             written: Vec::new(),

@@ -139,6 +139,7 @@ impl Session {
                 written: write_set(&statement, &catalog),
                 statement: Arc::new(statement),
                 catalog,
+                settings,
                 sizes,
                 point,
                 of_the_moment,
@@ -149,8 +150,8 @@ impl Session {
 
     // ---- running ----------------------------------------------------------------------------------------------
 
-    /// Starts a planned statement within the open transaction. Where definitions have changed since it was prepared, or
-    /// tables have grown or shrunk much, it is planned anew.
+    /// Starts a planned statement within the open transaction. Where definitions or the planner's settings have changed since it was prepared,
+    /// or tables have grown or shrunk much, it is planned anew.
     pub(super) fn start(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -173,7 +174,9 @@ impl Session {
         told: bool,
     ) -> Result<Running> {
         let fits = prepared.plan.as_ref().is_none_or(|plan| {
-            prepared.parsed.is_none() || !plan.sizes.have_changed(&self.database.0, &plan.catalog)
+            prepared.parsed.is_none()
+                || plan.settings == self.state.settings().planner
+                    && !plan.sizes.have_changed(&self.database.0, &plan.catalog)
         });
         if fits {
             self.start_current(prepared, parameters, profiled, told)
@@ -286,7 +289,7 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<Option<u64>> {
         let (Some(planned), Some(columns)) = (&prepared.plan, &prepared.columns) else { return Ok(None) };
-        if planned.point.is_none() {
+        if planned.point.is_none() || planned.settings != self.state.settings().planner {
             return Ok(None);
         }
         let shared = &self.database.0;

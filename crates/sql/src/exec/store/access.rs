@@ -4,6 +4,7 @@ use super::super::{Batch, Context, ShownRow, walk};
 use crate::catalog::Table;
 use crate::codec::key::KeyColumn;
 use crate::codec::range::{Next, Range, key_range};
+use crate::functions::like::{behind, fixed_part};
 use crate::physical::{Access, Expr, KeyRange};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -68,12 +69,23 @@ pub(super) fn evaluate(
         None => Ok(None),
     };
     let equal = range.equal.iter().map(value).collect::<Result<Vec<_>>>()?;
-    let (lower, upper) = (bound(&range.lower)?, bound(&range.upper)?);
+    let (mut lower, mut upper) = (bound(&range.lower)?, bound(&range.upper)?);
+    let mut not_null = range.not_null;
+    if let Some(pattern) = &range.like {
+        let pattern = value(pattern)?;
+        let Some(pattern) = pattern.as_str() else { return Ok(None) };
+        not_null = true;
+        if let Some((fixed, whole)) = fixed_part(pattern) {
+            let end = if whole { Some(fixed.clone()) } else { behind(&fixed) };
+            upper = end.map(|end| (Value::text(end), whole));
+            lower = Some((Value::text(fixed), true));
+        }
+    }
     let next = Next {
         lower: lower.as_ref().map(|(value, included)| (value, *included)),
         upper: upper.as_ref().map(|(value, included)| (value, *included)),
         is_null: range.is_null,
-        not_null: range.not_null,
+        not_null,
     };
     key_range(columns, equal.iter(), &next)
 }

@@ -5,10 +5,11 @@ use crate::catalog::{Storage, Table};
 use crate::effort;
 use crate::physical::Expr;
 use crate::plan::Estimator;
-use crate::session::{Interrupt, Reason};
+use crate::session::{Interrupt, Reason, SESSION_STACK};
 use crate::types::Value;
 use gannet_store::{Engine, EngineOptions};
 use std::cell::Cell;
+use std::fmt::Write as _;
 
 /// The tables of TPC-C, with ten warehouses.
 fn tpcc() -> Fixture {
@@ -173,6 +174,9 @@ fn very_many_tables_are_joined() {
             sql.push_str(&format!(" join t x{number} on x{number}.a = x{}.b", number - 1));
         }
         assert_eq!(db.sql(&sql).matches(" on t x").count(), tables);
+        // Conditions come to their tables also where these are too many for one region.
+        let plan = db.sql(&format!("{sql} where x0.a = 7 and x3.b = 5 and x1.a + x2.b > 3"));
+        assert!(plan.contains("Index Cond: (x0.a = 7)") && !plan.contains("Filter: ((x0.a"), "{plan}");
     }
 }
 
@@ -189,6 +193,91 @@ fn what_is_nested_too_deeply_is_refused() {
         assert_eq!(db.try_sql(&chain(520)).unwrap_err().state().0, "54001", "{term}");
     }
     assert_eq!(db.try_sql(&sum(900)).unwrap_err().state().0, "54001");
+}
+
+#[test]
+fn aggregates_of_aggregates_are_planned_once() {
+    let mut db = Fixture::new();
+    db.table("t", "a int4!, b int4!", "a", &["t_b: b"], 100_000.0);
+    let mut nested = "select a, b from t".to_owned();
+    for _ in 0..20 {
+        nested =
+            format!("select min(q.a) as a, max(u.b) as b from ({nested}) q, t u where q.b > 0 and u.a = q.a");
+    }
+    assert!(db.sql(&nested).starts_with("Aggregate"));
+    assert!(db.sql("select min(a), max(b) from t").contains("Index Only Scan Backward using t_b on t"));
+}
+
+#[test]
+fn patterns_that_are_not_known_bound_an_index() {
+    let mut db = Fixture::new();
+    db.table(
+        "t",
+        "a int4!, c text, v varchar, b bytea",
+        "a",
+        &["t_c: c", "t_v: b, v desc", "t_b: b"],
+        100_000.0,
+    );
+    let statements = [
+        "select * from t where c like $1",
+        "select * from t where c like $1 and c > 'x' and c is not null",
+        "select * from t where c like $1 and c is null",
+        "select a from t where b = '\\x07' and v like $1 || '%' order by v desc",
+        "select * from t where c not like $1",
+        "select * from t where c ilike $1",
+        "select * from t where b like $1::bytea",
+        "select * from t where c like random()::text",
+        "select (select max(y.c) from t y where y.c like x.c || '%') from t x where x.a = 1",
+    ];
+    plans(&db, "patterns.golden", &statements);
+}
+
+#[test]
+fn what_is_run_once_bounds_an_index_also_where_it_locks() {
+    let db = tpcc();
+    let statements = [
+        "update orders set o_carrier_id = 1 where o_w_id = 1 and o_d_id = 2 and o_id = (select no_o_id from new_order where no_w_id = 1 and no_d_id = 2 order by no_o_id limit 1 for update skip locked) returning o_id",
+        "select * from item where i_id > 10 + (select no_o_id from new_order limit 1 for share)",
+        "select * from item where i_id = (select no_o_id from new_order where no_w_id = i_id limit 1 for share)",
+        "select * from item where i_id = (select floor(random() * 10)::int) and i_name > ''",
+        "select * from item where (i_id, i_name) > ((select floor(random() * 10)::int), 'x')",
+        "select * from item where i_id in (1, (select floor(random() * 10)::int))",
+        "select * from stock join item on i_id = s_i_id where s_w_id = (select no_w_id from new_order limit 1 for update)",
+    ];
+    plans(&db, "locking.golden", &statements);
+}
+
+#[test]
+fn rows_are_compared_column_by_column() {
+    let db = tpcc();
+    let statements = [
+        "select * from orders where (o_w_id, o_d_id, o_id) = (1, 2, $1)",
+        "select * from orders where (o_w_id, o_d_id, o_id) in ((1, 2, 3), (1, 4, 5), (3000000000, $1, 7), (null, 1, 2))",
+        "delete from orders where (o_w_id, o_d_id, o_id) in ((1, 2, 3), (2, 4, 5))",
+        "select * from orders where (o_w_id, o_carrier_id) not in ((1, 2), (2, 4))",
+        "select * from orders where (o_ol_cnt, o_carrier_id) in ((1, 2), (2, 4))",
+        "select count(*) from new_order join orders on (no_w_id, no_d_id, no_o_id) = (o_w_id, o_d_id, o_c_id)",
+    ];
+    plans(&db, "rows.golden", &statements);
+}
+
+#[test]
+fn queries_that_are_used_twice_at_each_step_are_gone_through_once() {
+    let db = Fixture::new();
+    let chain = |steps: usize| {
+        let mut text = "with a0 as (select 1 as x limit 1)".to_owned();
+        for step in 1..=steps {
+            _ = write!(text, ", a{step} as (select p.x from a{0} p, a{0} q limit 1)", step - 1);
+        }
+        format!("{text} select p.x from a{steps} p, a{steps} q")
+    };
+    let plans = move || {
+        assert!(db.sql(&chain(45)).contains("CTE Scan on a45 p"));
+        // Written twice, they are compared.
+        let twice = format!("select ({0}), count(*) from generate_series(1, 3) group by ({0})", chain(40));
+        assert!(db.sql(&twice).contains("CTE Scan on a40 p"));
+    };
+    std::thread::Builder::new().stack_size(SESSION_STACK).spawn(plans).unwrap().join().unwrap();
 }
 
 #[test]
