@@ -198,6 +198,11 @@ fn backups_are_verified_by_a_job_with_a_row_for_what_is_wrong() {
         let error = database.session("guest").unwrap().run(statement, &mut Rows::default()).unwrap_err();
         assert!(error.to_string().starts_with("must be superuser to do VERIFY"), "{error}");
     }
+    // Why a job failed may have some of what it read.
+    let _ = session.run("load database from '/nowhere.sql'", &mut Rows::default()).unwrap_err();
+    let why = "select detail from gannet_jobs where job = 'load' and state = 'failed'";
+    assert!(one(&mut session, why).contains("nowhere.sql"));
+    assert_eq!(one(&mut database.session("guest").unwrap(), why), "<insufficient privilege>");
 }
 
 #[test]

@@ -155,10 +155,20 @@ impl Lender {
         Ok(Some(asking))
     }
 
-    /// Has a part of the budget left for others, and no more than that, where who takes and gives memory does not ask frames; to be called now
-    /// and then.
+    /// Has a part of the budget left for others, as far as frames give it without waiting, and no more than that, where who takes and gives
+    /// memory does not ask frames; to be called now and then.
     pub(crate) fn tend_room(&self) -> Result<()> {
-        drop(self.keep_room(0)?);
+        let missing = self.budget.used() + left_for_others(&self.budget);
+        let missing = missing.saturating_sub(self.budget.limit());
+        if missing > 0
+            && let Some(_turn) = self.lending.try_lock()
+        {
+            self.have_given_by(
+                missing,
+                |pool, frames| pool.give_ready_memory(frames),
+                |pool, frames| self.owe(pool, frames),
+            )?;
+        }
         self.take_back();
         Ok(())
     }
@@ -169,12 +179,21 @@ impl Lender {
     }
 
     /// Has the pools give up `bytes`, the largest one first; false when they have no more to give.
-    fn have_given(&self, bytes: u64, mut told: impl FnMut(&Arc<Pool>, usize)) -> Result<bool> {
+    fn have_given(&self, bytes: u64, told: impl FnMut(&Arc<Pool>, usize)) -> Result<bool> {
+        self.have_given_by(bytes, |pool, frames| pool.give_memory(frames), told)
+    }
+
+    fn have_given_by(
+        &self,
+        bytes: u64,
+        give: impl Fn(&Pool, usize) -> Result<usize>,
+        mut told: impl FnMut(&Arc<Pool>, usize),
+    ) -> Result<bool> {
         let mut pools = self.pools.lock().clone();
         pools.sort_by_key(|pool| std::cmp::Reverse(pool.charged_bytes()));
         let mut left = bytes;
         for pool in pools {
-            let given = pool.give_memory((left as usize).div_ceil(pool.page_size()))?;
+            let given = give(&pool, (left as usize).div_ceil(pool.page_size()))?;
             left = left.saturating_sub((given * pool.page_size()) as u64);
             if given > 0 {
                 told(&pool, given);

@@ -97,7 +97,12 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     };
     crate::unless_broken_pipe(tell())?;
     match done.complaint {
-        Some(complaint) => bail!("the backup is complete, but {complaint}"),
+        Some(complaint) => {
+            let told = format!("the backup is complete, but {complaint}");
+            // Ctrl-C came while older ones were removed.
+            interrupt::check().inspect_err(|_| crate::complain(&told))?;
+            bail!(told)
+        }
         None => Ok(()),
     }
 }

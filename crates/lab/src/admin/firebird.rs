@@ -228,7 +228,7 @@ pub(super) fn settle(server: &Server, made: &Path, patience: Duration) -> Result
 /// It does not end.
 pub(super) fn abandon(task: Task, made: &Path, session: &mut dyn Connection) -> Result<()> {
     files::remove(made)?;
-    if matches!(task, Task::Backup | Task::Incremental) {
+    if matches!(task, Task::Backup | Task::DirectBackup | Task::Incremental) {
         return unlock(session);
     }
     // What the services do has no protocol.

@@ -2,17 +2,17 @@
 //!
 //! Of each table some leaves are made text. As many bytes as that were for each leaf, times the leaves that there are, is an estimate whose
 //! standard error the leaves' differences tell; a dump is refused where even two standard errors less do not fit. What cannot be told by a glance
-//! counts as nothing: small tables, and those with values that are too long to be read for this.
+//! counts as nothing: small tables, and those where it meets values that are too long to be read for this. Each leaf is read and made text with a
+//! permit, as the dump's own pieces of work are.
 
 use super::Format;
 use super::rows::RowWriter;
-use super::scanner::table_tree;
 use super::script::Script;
 use crate::catalog::Catalog;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
 use gannet_base::units::format_size;
-use gannet_store::{LongValues, View, Watch, WorkMemory};
+use gannet_store::{Engine, LongValues, Tree, Unit, View, Watch, WorkMemory};
 use std::path::PathBuf;
 
 /// Leaves of a table that are looked at.
@@ -24,13 +24,16 @@ const LONG: u64 = 64 << 10;
 /// Where there is room for the tables' bytes so many times it is not looked: the text of what databases have is less.
 const AMPLE: u64 = 4;
 
-/// Lets nobody read long values for a glance.
+/// Where so much text was made of some of a table's leaves it is left at that: then it counts as nothing.
+const ENOUGH: f64 = 8e6;
+
+/// Lets nobody read long values for a glance, and charges the others.
 #[derive(Debug)]
-pub(super) struct Brief;
+pub(super) struct Brief(pub(super) Engine);
 
 impl LongValues for Brief {
     fn expect(&self, bytes: u64) -> gannet_store::Result<Option<WorkMemory>> {
-        if bytes > LONG { Err(gannet_store::Error::Cancelled) } else { Ok(None) }
+        if bytes > LONG { Err(gannet_store::Error::Cancelled) } else { self.0.work_memory(bytes).map(Some) }
     }
 }
 
@@ -66,7 +69,7 @@ impl Estimate {
 }
 
 /// Fails where the rows of the script's tables, as text, will not fit into `free` bytes, which is what `place` has. `view` is one whose long
-/// values [`Brief`] watches.
+/// values [`Brief`] watches; it may be of a later moment than the dump.
 ///
 /// # Errors
 /// 53100 where there is too little room; what reading fails with, and what `watch` does.
@@ -82,13 +85,19 @@ pub(super) fn check_room(
     if stored.saturating_mul(AMPLE) <= free {
         return Ok(());
     }
+    watch.job().phase("looks for room", Unit::Bytes, stored);
     let style = TextStyle::default();
+    let mut looked = 0;
     let mut estimate = Estimate::default();
     for rows in script.tables.iter().filter(|table| table.bytes >= SMALL) {
-        watch.look()?;
         let table = catalog.table(&rows.name).ok_or_else(|| Error::internal("a table vanished"))?;
         let writer = RowWriter::new(table, &style, format.into());
-        estimate = estimate.plus(of_table(view, &table_tree(view, table)?, &writer)?);
+        // One that was dropped meanwhile cannot be seen any more.
+        if let Some(tree) = view.tree(&table.storage.name)? {
+            estimate = estimate.plus(of_table(view, &tree, &writer, watch)?);
+        }
+        looked += rows.bytes;
+        watch.job().set_done(looked);
     }
     if estimate.at_least() <= free as f64 {
         return Ok(());
@@ -98,14 +107,19 @@ pub(super) fn check_room(
         format_size(estimate.bytes as u64),
         format_size(free)
     );
-    Err(Error::new(SqlState::DISK_FULL, message)
-        .hint("Make room, dump to another place, or only some of the tables"))
+    let hint = "Make room, dump to another place, or only some of the tables; what goes to standard output is not looked at";
+    Err(Error::new(SqlState::DISK_FULL, message).hint(hint))
 }
 
-fn of_table(view: &View, tree: &gannet_store::Tree, writer: &RowWriter<'_>) -> Result<Estimate> {
+fn of_table(view: &View, tree: &Tree, writer: &RowWriter<'_>, watch: &mut Watch<'_>) -> Result<Estimate> {
     let mut sample = view.sample(tree, LEAVES)?;
     let (mut sampled, mut text, mut scratch) = (Vec::with_capacity(LEAVES), Vec::new(), String::new());
     loop {
+        watch.look()?;
+        if sampled.iter().sum::<f64>() >= ENOUGH {
+            return Ok(Estimate::default());
+        }
+        let permit = watch.job().permit()?;
         let (mut bytes, mut failure) = (0, None);
         let read = sample.read_leaf(&mut |key, row| {
             text.clear();
@@ -115,6 +129,7 @@ fn of_table(view: &View, tree: &gannet_store::Tree, writer: &RowWriter<'_>) -> R
                 Err(error) => failure = failure.take().or(Some(error)),
             }
         });
+        drop(permit);
         match read {
             Ok(true) if failure.is_none() => sampled.push(bytes as f64),
             Ok(false) if failure.is_none() => return Ok(Estimate::of(sample.leaf_pages(), &sampled)),

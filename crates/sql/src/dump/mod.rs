@@ -136,7 +136,7 @@ pub(crate) fn dump_with(
     if options.data
         && let Some(room) = writer.room()?
     {
-        let glance = store.begin_watched(level, Arc::new(Brief)).view();
+        let glance = store.begin_watched(level, Arc::new(Brief(store.engine().clone()))).view();
         check_room(&glance, &catalog, &script, options.format, room, watch)?;
     }
     if options.data && !options.schema {

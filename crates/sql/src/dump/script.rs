@@ -137,10 +137,11 @@ pub(super) fn script(
     let mut tables: Vec<&Table> = catalog.tables.values().map(|table| &**table).collect();
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     let mut script = Script::default();
+    let drawn_from = drawn_from(&tables)?;
     for sequence in catalog.sequences.values() {
-        let needed_by = needed_by(sequence, &tables)?;
         let owner = sequence.owned_by.and_then(|(oid, _)| catalog.tables.get(&oid));
         let owner = owner.map(|table| table.name.clone());
+        let needed_by = needed_by(sequence, owner.as_deref(), &drawn_from);
         if !sequence.identity {
             script.before.push(create_sequence(sequence, owner.clone(), needed_by.clone()));
         }
@@ -187,22 +188,29 @@ fn others_referred_to(catalog: &Catalog, table: &Table) -> Vec<String> {
     others.filter_map(|parent| catalog.tables.get(&parent)).map(|parent| parent.name.clone()).collect()
 }
 
-/// The table that a sequence belongs to, and those whose defaults or checks draw from it; one of an identity column is made with that, and not for
-/// others.
-fn needed_by(sequence: &Sequence, tables: &[&Table]) -> Result<Vec<String>> {
-    let mut names = BTreeSet::new();
+/// The tables whose defaults or checks draw from a sequence, by its name.
+fn drawn_from(tables: &[&Table]) -> Result<HashMap<String, BTreeSet<String>>> {
+    let mut found: HashMap<String, BTreeSet<String>> = HashMap::new();
     for table in tables {
-        let mut is_needed = sequence.owned_by.is_some_and(|(oid, _)| oid == table.oid);
-        if !sequence.identity {
-            for expression in expressions(table) {
-                is_needed = is_needed || sequences_mentioned(expression)?.contains(&sequence.name);
+        for expression in expressions(table) {
+            for sequence in sequences_mentioned(expression)? {
+                found.entry(sequence).or_default().insert(table.name.clone());
             }
         }
-        if is_needed {
-            names.insert(table.name.clone());
-        }
     }
-    Ok(names.into_iter().collect())
+    Ok(found)
+}
+
+/// The table that a sequence belongs to, and those that draw from it; one of an identity column is made with that, and not for others.
+fn needed_by(
+    sequence: &Sequence,
+    owner: Option<&str>,
+    drawn_from: &HashMap<String, BTreeSet<String>>,
+) -> Vec<String> {
+    let drawn = drawn_from.get(&sequence.name).filter(|_| !sequence.identity);
+    let mut names = drawn.cloned().unwrap_or_default();
+    names.extend(owner.map(str::to_owned));
+    names.into_iter().collect()
 }
 
 /// The expressions of a table that may draw from a sequence.

@@ -4,7 +4,7 @@
 //! 1. Nothing that is there is overwritten.
 //! 2. A dump has its name only once it is complete and durable; until then it is called `NAME.partial`, and `NAME.partial.lock` is held by who
 //!    writes it, so that there is one at a time. What could not be completed is removed, and what a crash has left of an earlier run, of
-//!    whichever format, is replaced. Of anything else that is called so nothing is removed.
+//!    whichever format, is replaced: of a folder that a dump has begun all scripts, csv and the manifest. Of anything else that is called so nothing is removed.
 //! 3. The last line of a dump in SQL says that it is complete, as a stream has no name; a folder has `manifest.json` for that, which
 //!    is written last.
 
@@ -543,7 +543,7 @@ impl Keeper {
     }
 }
 
-/// Removes what an earlier run has left there, of whichever format; refuses anything else before it removes anything. `was_left`: so was its lock.
+/// Removes what an earlier run has left there, of whichever format; refuses what it knows for anything else before it removes anything. `was_left`: so was its lock.
 fn clear(disk: &dyn Disk, partial: &Path, was_left: bool) -> Result<()> {
     // What is no folder has no list.
     let Ok(names) = disk.list(partial) else {

@@ -48,8 +48,14 @@ impl Planner<'_> {
         out
     }
 
-    /// The range of a key that conditions make.
-    pub(super) fn matched(&self, key: &[KeyColumn], unique: bool, searches: &[Search]) -> Matched {
+    /// The range of a key that conditions make. A pattern that is given later may have no fixed beginning, so it is reckoned with all that the rest
+    /// of the range has; without such a rest it bounds a key only where that has what is wanted of the rows (`is_rows`).
+    pub(super) fn matched(
+        &self,
+        key: &[KeyColumn],
+        (unique, is_rows): (bool, bool),
+        searches: &[Search],
+    ) -> Matched {
         let mut matched = Matched::default();
         for part in key {
             let here = || searches.iter().filter(|search| search.column == part.column);
@@ -66,6 +72,7 @@ impl Planner<'_> {
             for search in here() {
                 let range = &mut matched.range;
                 let taken = match &search.bound {
+                    Bound::Like(_) if !is_rows && range.equal.is_empty() => false,
                     Bound::Like(pattern)
                         if range.like.is_none() && range.lower.is_none() && range.upper.is_none() =>
                     {
@@ -91,7 +98,10 @@ impl Planner<'_> {
                     _ => false,
                 };
                 if taken {
-                    matched.bounding.push(search.condition);
+                    // How much of the key a pattern leaves that is given later nobody knows: it may be all of it.
+                    if !matches!(search.bound, Bound::Like(_)) {
+                        matched.bounding.push(search.condition);
+                    }
                     if search.exact {
                         matched.done.push(search.condition);
                     }
@@ -157,7 +167,7 @@ impl Planner<'_> {
                 continue;
             }
             let key = self.key_columns(leaf, index);
-            let matched = self.matched(&key, true, searches);
+            let matched = self.matched(&key, (true, index.primary), searches);
             if !matched.single || key.len() != index.columns.len() {
                 continue;
             }
@@ -205,7 +215,7 @@ impl Planner<'_> {
         let pages = self.tree_pages(&table.storage);
         let width = self.width(leaf.columns.iter());
         let key = table.primary().map(|index| self.key_columns(leaf, index)).unwrap_or_default();
-        let matched = self.matched(&key, true, searches);
+        let matched = self.matched(&key, (true, true), searches);
         let order = self.order_of(&key, &matched.range, &[]);
         let local = leaf.columns.iter().copied().collect();
         let mut variants = Vec::new();
@@ -260,12 +270,12 @@ impl Planner<'_> {
     ) {
         let index = &leaf.table.indexes[position];
         let key = self.key_columns(leaf, index);
-        let matched = self.matched(&key, index.unique, searches);
+        let index_only = self.covers(leaf, index);
+        let matched = self.matched(&key, (index.unique, index_only), searches);
         let tail = self.row_key(leaf);
         let order = self.order_of(&key, &matched.range, &tail);
         let backward = reversed(&order);
         let (ahead, behind) = (self.usefulness(&order, wanted), self.usefulness(&backward, wanted));
-        let index_only = self.covers(leaf, index);
         if matched.range.is_all() && ahead == 0 && behind == 0 && !index_only {
             return;
         }

@@ -611,6 +611,11 @@ impl<'s> Shower<'s> {
         }
         for FoundSubplan { subplan, bind, hashed } in found {
             let once = bind.is_empty();
+            // One that takes nothing from outside may be asked for at several places, and is run at the first of them.
+            if once && self.commons.contains(&subplan) {
+                continue;
+            }
+            self.commons.push(subplan);
             for (slot, text) in bind {
                 self.slots[slot] = text;
             }

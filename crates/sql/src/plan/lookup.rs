@@ -148,7 +148,8 @@ impl Planner<'_> {
     ) -> Option<(Lookup, Vec<usize>, f64)> {
         let definition = &leaf.table.indexes[index];
         let key = self.key_columns(leaf, definition);
-        let matched = self.matched(&key, definition.unique || definition.primary, searches);
+        let matched =
+            self.matched(&key, (definition.unique || definition.primary, definition.primary), searches);
         if matched.range.equal.is_empty() {
             return None;
         }

@@ -90,6 +90,11 @@ pub(super) fn sessions(context: &Context<'_>) -> Rows {
     Ok(rows)
 }
 
+/// Whether who asks may see what others do.
+pub(super) fn is_superuser(context: &Context<'_>) -> bool {
+    context.catalog.roles.values().any(|role| role.name == *context.session.user && role.superuser)
+}
+
 fn session_row(
     context: &Context<'_>,
     (oid, database): (i64, &str),
@@ -99,7 +104,7 @@ fn session_row(
 ) -> Vec<Value> {
     let roles = &context.catalog.roles;
     let own = &context.session.user;
-    let superuser = roles.values().any(|role| role.name == *own && role.superuser);
+    let superuser = is_superuser(context);
     let role = roles.values().find(|role| role.name == session.user);
     let activity = session.activity.look();
     // What others run is theirs to tell. A role of the same name in another database is another one.

@@ -11,7 +11,7 @@ use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
 use gannet_io::stats::Operation;
 use gannet_io::{Class, Memory, Pressure};
-use gannet_store::{JobReport, TransactionReport};
+use gannet_store::{JobReport, JobState, TransactionReport};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -166,11 +166,16 @@ pub(super) fn files(context: &Context<'_>) -> Rows {
 pub(super) fn jobs(context: &Context<'_>) -> Rows {
     let store = context.session.database().store();
     let mut rows = background(store);
-    rows.extend(store.jobs().reports().iter().map(job));
+    let is_superuser = super::activity::is_superuser(context);
+    rows.extend(store.jobs().reports().iter().map(|report| {
+        // The text of an error may have some of what was loaded.
+        let hidden = report.state == JobState::Failed && !is_superuser;
+        job(report, if hidden { "<insufficient privilege>" } else { &report.note })
+    }));
     Ok(rows)
 }
 
-fn job(report: &JobReport) -> Vec<Value> {
+fn job(report: &JobReport, detail: &str) -> Vec<Value> {
     let seconds = float;
     vec![
         count(report.id),
@@ -191,7 +196,7 @@ fn job(report: &JobReport) -> Vec<Value> {
         int(crate::session::from_unix(report.started_unix_us)),
         super::optional(report.owner, count),
         text(&report.reason),
-        text(&report.note),
+        text(detail),
     ]
 }
 

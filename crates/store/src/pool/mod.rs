@@ -350,10 +350,22 @@ impl Pool {
     pub(crate) fn give_memory(&self, count: usize) -> Result<usize> {
         // What one has taken counts as active until he has given it.
         let _turn = self.giving.lock();
+        self.give(count, || self.take_frame(Access::Normal).map(Some))
+    }
+
+    /// The same with what can be had without waiting.
+    pub(crate) fn give_ready_memory(&self, count: usize) -> Result<usize> {
+        match self.giving.try_lock() {
+            Some(_turn) => self.give(count, || Ok(self.try_take_frame())),
+            None => Ok(0),
+        }
+    }
+
+    fn give(&self, count: usize, mut take: impl FnMut() -> Result<Option<u32>>) -> Result<usize> {
         let mut given = 0;
         while given < count {
             let most = (count - given).min(GIVEN_AT_ONCE);
-            match self.give_frames(most) {
+            match self.give_frames(most, &mut take) {
                 Ok(0) => break,
                 Ok(more) => given += more,
                 Err(error) if given == 0 => return Err(error),
@@ -366,18 +378,21 @@ impl Pool {
         Ok(given)
     }
 
-    /// Gives the memory of up to `count` frames back to the system. Gives how many it were: fewer where no more came free.
-    fn give_frames(&self, count: usize) -> Result<usize> {
+    /// Gives the memory of up to `count` frames back to the system: of unused ones, then of those that `take` takes. Gives how many it were: fewer
+    /// where no more came free.
+    fn give_frames(&self, count: usize, take: &mut impl FnMut() -> Result<Option<u32>>) -> Result<usize> {
         let count = count.min(self.active_frames().saturating_sub(MIN_FRAMES));
         let mut given: Vec<u32> = Vec::with_capacity(count);
         while given.len() < count {
             let unused = self.free.lock().pop_front();
-            let taken =
-                unused.map_or_else(|| self.take_frame(Access::Normal), |index| Ok(self.latch_free(index)));
+            let taken = match unused {
+                Some(index) => Ok(Some(self.latch_free(index))),
+                None => take(),
+            };
             match taken {
-                Ok(index) => given.push(index),
+                Ok(Some(index)) => given.push(index),
                 Err(error) if given.is_empty() => return Err(error),
-                Err(_) => break,
+                Ok(None) | Err(_) => break,
             }
         }
         // Side by side they are given back by one call: a call for each of them takes a start of a small job longer than its work.
