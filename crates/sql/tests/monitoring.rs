@@ -199,9 +199,13 @@ fn backups_are_verified_by_a_job_with_a_row_for_what_is_wrong() {
         assert!(error.to_string().starts_with("must be superuser to do VERIFY"), "{error}");
     }
     // Why a job failed may have some of what it read.
-    let _ = session.run("load database from '/nowhere.sql'", &mut Rows::default()).unwrap_err();
+    let script = fixture.folder.path().join("bad.sql");
+    std::fs::write(&script, "create table x (a int); create table x (a int);").unwrap();
+    let load = format!("load database from '{}'", script.display());
+    let _ = session.run(&load, &mut Rows::default()).unwrap_err();
     let why = "select detail from gannet_jobs where job = 'load' and state = 'failed'";
-    assert!(one(&mut session, why).contains("nowhere.sql"));
+    let told = one(&mut session, why);
+    assert!(told.contains("already exists"), "{told}");
     assert_eq!(one(&mut database.session("guest").unwrap(), why), "<insufficient privilege>");
 }
 
