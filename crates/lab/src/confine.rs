@@ -63,7 +63,8 @@ pub struct Step {
     pub command: Vec<String>,
     /// Bytes of memory it may have, page cache included.
     pub limit: Option<u64>,
-    /// Of what files nothing is to be in the page cache when it begins.
+    /// Of what files nothing is to be in the page cache when it begins; each is read once before, so that what has a cache beneath the device, as a
+    /// virtual machine's host does, has seen it, whoever's it is.
     pub cold: Vec<PathBuf>,
     /// How long it takes, about.
     pub estimate: Duration,
@@ -356,6 +357,32 @@ pub fn chill(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// Reads these files, and those in these folders, from their beginning to their end; false where `stop` was set before.
+///
+/// # Errors
+/// One cannot be read.
+fn read_through(paths: &[PathBuf], stop: &AtomicBool) -> Result<bool> {
+    let mut block = vec![0; 1 << 20];
+    for path in paths {
+        if path.is_dir() {
+            let inside: Vec<PathBuf> =
+                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+            if !read_through(&inside, stop)? {
+                return Ok(false);
+            }
+        } else if path.is_file() {
+            let failed = || format!("cannot read {path:?}");
+            let mut file = fs::File::open(path).with_context(failed)?;
+            while file.read(&mut block).with_context(failed)? > 0 {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
 /// The mark beside what is being made.
 fn mark_of(made: &Path) -> PathBuf {
     let mut name = made.as_os_str().to_owned();
@@ -430,6 +457,9 @@ fn failure(status: ExitStatus, group: Option<&Group>, complaint: &str) -> String
 }
 
 fn attempt(step: &Step, lock: Option<&Lock>, stop: &AtomicBool) -> Result<Option<Ended>> {
+    if !read_through(&step.cold, stop)? {
+        return Ok(None);
+    }
     chill(&step.cold)?;
     let group = step.limit.and_then(Group::new);
     let [program, arguments @ ..] = step.command.as_slice() else { bail!("nothing to run") };
@@ -656,6 +686,26 @@ mod tests {
         let begun = Instant::now();
         let error = to_end(shell, &words("exec sleep 60"), &AtomicBool::new(true)).unwrap_err().to_string();
         assert!(error.contains("interrupted") && begun.elapsed() < Duration::from_secs(30), "{error}");
+    }
+
+    #[test]
+    fn what_is_to_be_cold_is_read_through_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(below.join("file"), vec![1; 3 << 20]).unwrap();
+        let paths = [folder.path().to_owned(), folder.path().join("is not there")];
+        let read = || {
+            std::fs::read_to_string("/proc/thread-self/io").ok().and_then(|text| {
+                text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse::<u64>().ok())
+            })
+        };
+        let before = read();
+        assert!(read_through(&paths, &AtomicBool::new(false)).unwrap());
+        if let (Some(before), Some(after)) = (before, read()) {
+            assert!(after - before >= 3 << 20, "{}", after - before);
+        }
+        assert!(!read_through(&paths, &AtomicBool::new(true)).unwrap());
     }
 
     #[test]

@@ -73,17 +73,21 @@ impl Planner<'_> {
                 let range = &mut matched.range;
                 let taken = match &search.bound {
                     Bound::Like(_) if !is_rows && range.equal.is_empty() => false,
-                    Bound::Like(pattern)
-                        if range.like.is_none() && range.lower.is_none() && range.upper.is_none() =>
+                    // Bounds that are known are the better ones.
+                    Bound::Like(_)
+                        if here().any(|other| matches!(other.bound, Bound::Lower(..) | Bound::Upper(..))) =>
                     {
+                        false
+                    }
+                    Bound::Like(pattern) if range.like.is_none() => {
                         range.like = Some(pattern.clone());
                         true
                     }
-                    Bound::Lower(value, inclusive) if range.lower.is_none() && range.like.is_none() => {
+                    Bound::Lower(value, inclusive) if range.lower.is_none() => {
                         range.lower = Some((value.clone(), *inclusive));
                         true
                     }
-                    Bound::Upper(value, inclusive) if range.upper.is_none() && range.like.is_none() => {
+                    Bound::Upper(value, inclusive) if range.upper.is_none() => {
                         range.upper = Some((value.clone(), *inclusive));
                         true
                     }
@@ -225,8 +229,12 @@ impl Planner<'_> {
             let bounding = matched.bounding.iter().map(|at| &conditions[*at].scalar);
             let share = self.all_hold(bounding, &local);
             let filter = rest(conditions, &matched.done);
+            // Of a pattern that is given later no more is read than of the whole table, whatever it is.
+            let is_never_more = matched.bounding.is_empty() && self.settings.indexscan;
             variants.push((Some(matched.range), share, filter, !self.settings.indexscan));
-            variants.push((None, 1.0, conditions.clone(), !self.settings.seqscan));
+            if !is_never_more {
+                variants.push((None, 1.0, conditions.clone(), !self.settings.seqscan));
+            }
         }
         for (range, share, filter, disabled) in variants {
             let first = cost::pages(1.0, pages, Reading::Serial, self.settings);

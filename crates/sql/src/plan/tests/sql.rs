@@ -218,6 +218,7 @@ fn patterns_that_are_not_known_bound_an_index() {
         &["t_c: c", "t_v: b, v desc", "t_b: b"],
         100_000.0,
     );
+    db.table("w", "name text!, n int4", "name", &["w_n: n"], 100_000.0);
     let statements = [
         "select * from t where c like $1",
         "select * from t where c like $1 and c > 'x' and c is not null",
@@ -228,6 +229,9 @@ fn patterns_that_are_not_known_bound_an_index() {
         "select * from t where b like $1::bytea",
         "select * from t where c like random()::text",
         "select (select max(y.c) from t y where y.c like x.c || '%') from t x where x.a = 1",
+        "select * from w where name like $1",
+        "select * from w where name like $1 and n = 7",
+        "select count(*) from w where name like $1 and name > 'b'",
     ];
     plans(&db, "patterns.golden", &statements);
 }
