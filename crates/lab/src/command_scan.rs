@@ -209,6 +209,9 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     if arguments.dir.as_os_str().is_empty() || arguments.rows == 0 {
         bail!("--dir and --rows are missing: see gannet-lab scan --help");
     }
+    if arguments.synchronous && words != ["singles"] {
+        bail!("--synchronous is for singles only");
+    }
     let outcome = match *words {
         ["load"] => load(&arguments)?,
         ["cold"] => {
@@ -364,6 +367,7 @@ mod tests {
                 "gannet-server, postgresql or firebird",
             ),
             (&["walk", "--dir", "d", "--rows", "3"], "does not know"),
+            (&["load", "--dir", "d", "--rows", "3", "--synchronous"], "for singles only"),
         ] {
             let error = work(&mut lexopt::Parser::from_args(wrong), &go_on).unwrap_err();
             assert!(format!("{error:#}").contains(says), "{wrong:?}: {error:#}");

@@ -336,23 +336,31 @@ pub fn installed(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
+/// These files, and those in these folders, however deep.
+fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let inside: Vec<PathBuf> =
+                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+            files.extend(files_of(&inside)?);
+        } else if path.is_file() {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
 /// Drops what is cached of these files, and of those in these folders.
 ///
 /// # Errors
 /// A folder cannot be read, or there is no `dd`.
 pub fn chill(paths: &[PathBuf]) -> Result<()> {
-    for path in paths {
-        if path.is_dir() {
-            let inside: Vec<PathBuf> =
-                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-            chill(&inside)?;
-        } else if path.is_file() {
-            let mut input = std::ffi::OsString::from("if=");
-            input.push(path);
-            let done =
-                Command::new("dd").arg(input).args(["iflag=nocache", "count=0", "status=none"]).status();
-            done.with_context(|| format!("cannot drop what is cached of {path:?} by dd"))?;
-        }
+    for path in files_of(paths)? {
+        let mut input = std::ffi::OsString::from("if=");
+        input.push(&path);
+        let done = Command::new("dd").arg(input).args(["iflag=nocache", "count=0", "status=none"]).status();
+        done.with_context(|| format!("cannot drop what is cached of {path:?} by dd"))?;
     }
     Ok(())
 }
@@ -363,20 +371,12 @@ pub fn chill(paths: &[PathBuf]) -> Result<()> {
 /// One cannot be read.
 fn read_through(paths: &[PathBuf], stop: &AtomicBool) -> Result<bool> {
     let mut block = vec![0; 1 << 20];
-    for path in paths {
-        if path.is_dir() {
-            let inside: Vec<PathBuf> =
-                fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-            if !read_through(&inside, stop)? {
+    for path in files_of(paths)? {
+        let failed = || format!("cannot read {path:?}");
+        let mut file = fs::File::open(&path).with_context(failed)?;
+        while file.read(&mut block).with_context(failed)? > 0 {
+            if stop.load(Ordering::Relaxed) {
                 return Ok(false);
-            }
-        } else if path.is_file() {
-            let failed = || format!("cannot read {path:?}");
-            let mut file = fs::File::open(path).with_context(failed)?;
-            while file.read(&mut block).with_context(failed)? > 0 {
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(false);
-                }
             }
         }
     }

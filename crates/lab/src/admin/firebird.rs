@@ -50,13 +50,9 @@ pub(super) fn command(task: Task, server: &Server, source: &Path, made: &Path) -
     let program = |names: &[&str]| server.beside(&utility(names)?);
     let services = format!("localhost/{}:service_mgr", server.port());
     Ok(match task {
-        Task::Backup => backup(server, 0, made)?,
-        Task::DirectBackup => {
-            let mut command = program(&["nbackup"])?;
-            command.args(["-D", "ON", "-B", "0"]).arg(server.address()).arg(made);
-            command
-        }
-        Task::Incremental => backup(server, level(made)?, made)?,
+        Task::Backup => backup(server, &[], 0, made)?,
+        Task::DirectBackup => backup(server, &["-D", "ON"], 0, made)?,
+        Task::Incremental => backup(server, &[], level(made)?, made)?,
         Task::Restore => {
             let mut command = program(&["nbackup"])?;
             command.arg("-R").arg(made).arg(source);
@@ -96,12 +92,12 @@ pub(super) fn command(task: Task, server: &Server, source: &Path, made: &Path) -
 /// # Errors
 /// The program is missing.
 pub(crate) fn full(server: &Server, made: &Path) -> Result<Command> {
-    backup(server, 0, made)
+    backup(server, &[], 0, made)
 }
 
-fn backup(server: &Server, level: usize, made: &Path) -> Result<Command> {
+fn backup(server: &Server, options: &[&str], level: usize, made: &Path) -> Result<Command> {
     let mut command = server.beside(&utility(&["nbackup"])?)?;
-    command.args(["-B", &level.to_string()]).arg(server.address()).arg(made);
+    command.args(options).args(["-B", &level.to_string()]).arg(server.address()).arg(made);
     Ok(command)
 }
 

@@ -133,7 +133,11 @@ fn of_table(view: &View, tree: &Tree, writer: &RowWriter<'_>, watch: &mut Watch<
         match read {
             Ok(true) if failure.is_none() => sampled.push(bytes as f64),
             Ok(false) if failure.is_none() => return Ok(Estimate::of(sample.leaf_pages(), &sampled)),
-            Err(error) if !matches!(error, gannet_store::Error::Cancelled) => return Err(error.into()),
+            Err(error)
+                if !matches!(error, gannet_store::Error::Cancelled | gannet_store::Error::Memory(_)) =>
+            {
+                return Err(error.into());
+            }
             _ => return Ok(Estimate::default()),
         }
     }
