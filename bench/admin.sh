@@ -2,20 +2,20 @@
 # Jobs of an administrator beside users: what the users feel, and how long the jobs take.
 #
 #   users       TPC-C without think times, 25 sessions, Unix sockets (gannet-lab tpcc); open loop: transactions come in as a Poisson
-#               process at half of what a closed loop reaches, found anew for each job, and their latency counts from then
+#               process at half of what a closed loop reaches, and their latency counts from then
 #   jobs        full backup, stat --records, check, sweep, dump, compact: started beside the server. Idle: the same right afterwards,
 #               without users; of compact, before, on a copy
 #   memory      a quarter of the data, in a memory cgroup; --memory is that less 16 MiB
 #   durability  commits, and what the jobs write, are synced
-#   half load   one run of the users, in turns a while without the job and then the job until it ends (again, no more than once a
-#               second, until that while is over; the first one's time counts). The machine is shared and is slower for some minutes:
-#               so each turn has both. Between two turns there is a pause, in which what the job has left is removed
-#   p99         of all transactions together that came in while the job ran, or in the whiles without it, of all turns; the five kinds
-#               in the specification's mix
-#   compact     each turn is a run of its own, of the file as it was filled, behind the same warm-up: behind the first there is little
-#               to do
+#   half load   in turns. The machine is shared, and is slower for some minutes: so each turn has all that is compared. A closed loop tells
+#               what half is now; then users of an open loop for a while without the job, and then with it until it ends (again, no more
+#               than once a second, until that while is over; the first one's time counts); then the job alone. A figure is the median of
+#               the turns' ratios, beside it the medians of what was measured
+#   p99         of all transactions that came in while the job ran, or in the while without it, of a turn; the five kinds in the
+#               specification's mix
+#   compact     each turn is of the file as it was filled, behind the same warm-up: behind the first there is little to do
 #   full load   slices of one run of the users with the job, again and again, and without it, in turns; median
-#   TURNS       at half load [6, QUICK: 2; of compact half as many]
+#   TURNS       at half load [7, QUICK: 2; of compact half as many]
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -26,7 +26,7 @@ SECONDS_EACH=10
 if [ "${QUICK:-0}" = 1 ]; then
     WAREHOUSES=8 TOTAL=208 TURNS=${TURNS:-2} SLICES=4 SLICE=4
 else
-    WAREHOUSES=24 TOTAL=576 TURNS=${TURNS:-6} SLICES=8 SLICE=5
+    WAREHOUSES=24 TOTAL=576 TURNS=${TURNS:-7} SLICES=8 SLICE=5
 fi
 JOBS=${JOBS:-backup stat check sweep dump compact}
 BUDGET=$((TOTAL - 16))
@@ -72,54 +72,46 @@ users() {
     "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds "$1" --seed "$2" >"$SOCKETS/users.json"
     keep admin <"$SOCKETS/users.json" >/dev/null
 }
-# half JOB TURNS SEED: users of an open loop at $half a second, and the job in turns. Adds to $SOCKETS/with and $SOCKETS/without the
-# latencies (ms) of those that came in while it ran and while it did not, to $SOCKETS/spans "with|without begin end", and to
-# $SOCKETS/time how long the job took.
-half() {
-    local lab turn until begun ended
-    : >"$SOCKETS/turns"
+# open_loop JOB SEED: users of an open loop at $half a second, for a while without the job and then with it. Appends a line to
+# $SOCKETS/loaded: transactions/s without it and with it, their p99s (ms), and how long the job took.
+open_loop() {
+    local lab until begun ended first=''
+    : >"$SOCKETS/spans"
     clean
     # A function in the background would be a shell of its own, which a signal ends in place of the driver.
-    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$3" --rate "$half" \
+    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$2" --rate "$half" \
         --each "$SOCKETS/each" >"$SOCKETS/users.json" &
     lab=$!
     sleep "$WARM_UP"
-    for turn in $(seq "$2"); do
+    begun=$(now)
+    sleep "$SECONDS_EACH"
+    echo "without $begun $(now)" >>"$SOCKETS/spans"
+    until=$((SECONDS + SECONDS_EACH))
+    while :; do
         begun=$(now)
-        sleep "$SECONDS_EACH"
-        echo "without $begun $(now)" >>"$SOCKETS/turns"
-        until=$((SECONDS + SECONDS_EACH))
-        while :; do
-            begun=$(now)
-            run_job "$1" >"$SOCKETS/once"
-            ended=$(now)
-            echo "with $begun $ended" >>"$SOCKETS/turns"
-            [ -n "$turn" ] && cat "$SOCKETS/once" >>"$SOCKETS/time"
-            turn=''
-            # What is measured of a job that takes less than a second is not how often a program can be started.
-            sleep "$(awk -v a="$begun" -v b="$ended" 'BEGIN {print b - a < 1 ? 1 - (b - a) : 0}')"
-            [ $SECONDS -lt $until ] || break
-        done
-        clean
-        sleep 3
+        run_job "$1" >"$SOCKETS/once"
+        ended=$(now)
+        echo "with $begun $ended" >>"$SOCKETS/spans"
+        first=${first:-$(cat "$SOCKETS/once")}
+        # What is measured of a job that takes less than a second is not how often a program can be started.
+        sleep "$(awk -v a="$begun" -v b="$ended" 'BEGIN {print b - a < 1 ? 1 - (b - a) : 0}')"
+        [ $SECONDS -lt $until ] || break
     done
     kill -TERM $lab
     wait $lab || { say "the users failed"; exit 1; }
     keep admin <"$SOCKETS/users.json" >/dev/null
-    cat "$SOCKETS/turns" >>"$SOCKETS/spans"
-    for side in with without; do
+    for side in without with; do
         awk -F'[ ,]' -v side=$side 'NR == FNR {if ($1 == side) {from[n + 0] = $2; to[n++] = $3}; next}
-            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print at + 0, $2}' \
-            "$SOCKETS/turns" "$SOCKETS/each" >"$SOCKETS/by-turn"
-        cut -d' ' -f2 "$SOCKETS/by-turn" >>"$SOCKETS/$side"
-        # Of each time, to see how they differ.
-        say "$1, $side it, p99: $(sort -k1,1n -k2,2g "$SOCKETS/by-turn" | awk 'function tell() {if (n) printf "%.0f ", of[int((n - 1) * 0.99)]}
-            $1 != turn {tell(); n = 0; turn = $1} {of[n++] = $2} END {tell()}')"
+            {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print $2}' \
+            "$SOCKETS/spans" "$SOCKETS/each" >"$SOCKETS/$side"
     done
+    echo "$(done_in without) $(done_in with) $(hundredth without) $(hundredth with) $first" >>"$SOCKETS/loaded"
 }
 hundredth() { sort -g "$SOCKETS/$1" | awk '{of[NR] = $1} END {print of[int(NR * 0.99)]}'; }
 # Transactions a second that came in and were done, of a side.
 done_in() { awk -v side="$1" 'NR == FNR {if ($1 == side) time += $3 - $2; next} {n++} END {printf "%.1f\n", n / time}' "$SOCKETS/spans" "$SOCKETS/$1"; }
+# column N: of all turns, what stands in $SOCKETS/loaded there.
+column() { cut -d' ' -f"$1" "$SOCKETS/loaded" | paste -sd' '; }
 figure() { pick "measured.$1" <"$SOCKETS/users.json"; }
 header
 start_gannet "$FILE" $BUDGET $TOTAL
@@ -128,7 +120,7 @@ users $((SECONDS_EACH * 2)) 1
 # What half load is, of the machine as it is now.
 find_half() {
     local capacity
-    users $((SECONDS_EACH * 2)) 2
+    users "$SECONDS_EACH" 2
     capacity=$(figure transactions_per_second)
     half=$(awk -v c="$capacity" 'BEGIN {printf "%.0f", c / 2}')
     say "closed loop: $capacity transactions/s; open loop at $half"
@@ -191,32 +183,32 @@ again_and_again() { # until it is told to end
 seed=10
 for job in $JOBS; do
     idle=()
-    rm -f "$SOCKETS"/{with,without,spans,time}
-    find_half
-    if [ "$job" = compact ]; then
-        for _ in $(seq $(((TURNS + 1) / 2))); do
+    rm -f "$SOCKETS/loaded"
+    turns=$TURNS
+    [ "$job" = compact ] && turns=$(((TURNS + 1) / 2))
+    for _ in $(seq "$turns"); do
+        if [ "$job" = compact ]; then
             fill_anew
             idle_compact >"$SOCKETS/idle"
             idle+=("$(cat "$SOCKETS/idle")")
-            half compact 1 $((seed += 1))
-        done
-    else
-        half "$job" "$TURNS" $((seed += 1))
-        for _ in $(seq "$TURNS"); do
+        fi
+        find_half
+        open_loop "$job" $((seed += 1))
+        if [ "$job" != compact ]; then
+            sleep 1
             clean
             idle+=("$(run_job "$job")")
-        done
-    fi
-    tps0=$(done_in without) tps1=$(done_in with) p0=$(hundredth without) p1=$(hundredth with) loaded=$(paste -sd' ' "$SOCKETS/time")
-    say "$job: open $tps0 -> $tps1 tps, p99 $p0 -> $p1 ms; job ${idle[*]} -> $loaded s"
+        fi
+        say "$job: transactions/s, p99 (ms), time (s): $(tail -1 "$SOCKETS/loaded"); idle ${idle[-1]}"
+    done
+    tps0=$(column 1) tps1=$(column 2) p0=$(column 3) p1=$(column 4) loaded=$(column 5)
     if [ "$job" = compact ]; then fill_anew; fi
     slices "$job" $((seed += 1)) >"$SOCKETS/slices"
     closed0=$(awk '{print $1}' "$SOCKETS/slices" | paste -sd' ') closed1=$(awk '{print $2}' "$SOCKETS/slices" | paste -sd' ')
     say "$job: closed $closed0 -> $closed1 orders/s"
-    row "$job at half load: users' transactions/s ÷ without it" "$tps1" "$tps0" "$(ratio "$tps1" "$tps0")" at-least 0.95
-    row "$job at half load: users' p99 (ms) ÷ without it" "$p1" "$p0" "$(ratio "$p1" "$p0")" at-most 1.5
-    row "$job at half load: its time (s) ÷ idle" "$(median $loaded)" "$(median "${idle[@]}")" \
-        "$(ratio "$(median $loaded)" "$(median "${idle[@]}")")" at-most 2.5
+    row "$job at half load: users' transactions/s ÷ without it" "$(median $tps1)" "$(median $tps0)" "$(pairs "$tps1" "$tps0")" at-least 0.95
+    row "$job at half load: users' p99 (ms) ÷ without it" "$(median $p1)" "$(median $p0)" "$(pairs "$p1" "$p0")" at-most 1.5
+    row "$job at half load: its time (s) ÷ idle" "$(median $loaded)" "$(median "${idle[@]}")" "$(pairs "$loaded" "${idle[*]}")" at-most 2.5
     row "$job at full load: users' new orders/s ÷ without it" "$(median $closed1)" "$(median $closed0)" "$(pairs "$closed1" "$closed0")" at-least 0.9
 done
 top=$(peak gannet) && [ -n "$top" ] && row "jobs beside users: memory peak over the budget (MiB)" "$top" $BUDGET $((top - BUDGET)) at-most $((64 + SESSIONS / 2))

@@ -92,12 +92,14 @@ data() {
     fi
 }
 
-# copy FROM TO: copies a folder. Nothing of either is in the page cache afterwards, nor to be written behind our back.
+# copy FROM TO: copies a folder. Nothing of either is in the page cache afterwards, nor to be written behind our back. The copy is read
+# through once past that cache: a virtual disk may have one of its host's beneath it, which would else be filled by whoever reads first.
 copy() {
     rm -rf "$2"
     cp -a "$1" "$2"
     sync
     find "$1" "$2" -type f -exec dd if={} iflag=nocache count=0 status=none \;
+    find "$2" -type f -size +0 -exec dd if={} of=/dev/null iflag=direct bs=1M status=none \;
 }
 
 # fio_read FILE RW BLOCK ENGINE JOBS DEPTH: one JSON line with requests and bytes a second.

@@ -12,24 +12,25 @@ pub(crate) fn position(bytes: &[u8], of_kind: impl Fn(u8) -> bool) -> Option<usi
 
 /// Whether format `text` has none of these bytes in a form of their own: 8 to 13, and the backslash. Says no of others below 14 as well.
 #[inline]
-fn is_plain(bytes: &[u8]) -> bool {
-    // Eight bytes at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word.
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    // Sixteen bytes at a time; the last ones with some of what stands before them. Within them there is no way out, as in [`position`].
+    let has_special =
+        |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | (*byte < 14) | (*byte == b'\\'));
+    if let Some(last) = bytes.last_chunk() {
+        return !(has_special(last) || bytes.as_chunks().0.iter().any(has_special));
+    }
+    // Eight bytes of a word at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word.
     const EACH: u64 = u64::MAX / 255;
     let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word & (EACH << 7) != 0;
     let special = |word: u64| below(word, 14) || below(word ^ (EACH * u64::from(b'\\')), 1);
-    let (words, rest) = bytes.as_chunks();
-    if words.iter().any(|word| special(u64::from_le_bytes(*word))) {
-        return false;
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return !(special(u64::from_le_bytes(*first)) | special(u64::from_le_bytes(*last)));
     }
-    // The rest: with some of what stands before it, or twice.
-    match (bytes.last_chunk(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        (Some(last), ..) => !special(u64::from_le_bytes(*last)),
-        (None, Some(first), Some(last)) => {
-            let word = u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
-            !special(word)
-        }
-        _ => rest.iter().all(|byte| *byte >= 14 && *byte != b'\\'),
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let word = u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
+        return !special(word);
     }
+    bytes.iter().all(|byte| *byte >= 14 && *byte != b'\\')
 }
 
 /// Appends a string as format `text` has it, with this byte, which is ASCII, between fields.

@@ -20,6 +20,7 @@ pub mod check;
 pub mod codec;
 mod crew;
 pub mod ddl;
+mod digits;
 pub mod dump;
 mod effort;
 mod error;

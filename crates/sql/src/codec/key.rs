@@ -150,6 +150,7 @@ fn decode_string<'k>(input: &mut &'k [u8], mask: u8) -> Result<Cow<'k, [u8]>> {
     Ok(Cow::Owned(plain))
 }
 
+#[inline(always)]
 fn take<const N: usize>(input: &mut &[u8], mask: u8) -> Result<[u8; N]> {
     let (bytes, rest) = input.split_first_chunk::<N>().ok_or_else(|| corrupted("a key is too short"))?;
     *input = rest;
@@ -172,7 +173,7 @@ pub(super) fn padded(stored: &[u8], modifier: Modifier) -> Result<Value> {
 }
 
 /// Takes a whole number from a key.
-#[inline]
+#[inline(always)]
 fn take_whole(form: Form, input: &mut &[u8], mask: u8) -> Result<i64> {
     Ok(match form {
         Form::Int2 => i64::from((u16::from_be_bytes(take(input, mask)?) ^ 1 << 15).cast_signed()),

@@ -563,7 +563,10 @@ pub fn as_text(bytes: &[u8]) -> Result<&str> {
 #[inline]
 fn missing_blanks(bytes: &[u8], modifier: Modifier) -> usize {
     // What follows the first byte of a character is no character.
-    let characters = || bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+    let characters = || match bytes.is_ascii() {
+        true => bytes.len(),
+        false => bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count(),
+    };
     padded_length(modifier).map_or(0, |length| length.saturating_sub(characters()))
 }
 

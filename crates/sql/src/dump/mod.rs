@@ -19,6 +19,7 @@ mod output;
 mod rows;
 mod scanner;
 mod script;
+mod text;
 mod writer;
 
 pub(crate) use output::failed;

@@ -5,11 +5,14 @@
 //! makes no character of two halves.
 
 use super::Format;
+use super::text::TextBuffer;
 use crate::Result;
 use crate::catalog::Table;
 use crate::codec::corrupted;
 use crate::codec::row::RowVisitor;
-use crate::escape::{position, write_text};
+use crate::escape::position;
+use crate::types::datetime::Day;
+use crate::types::numeric::Parts;
 use crate::types::text::{self, TextStyle};
 use crate::types::{Numeric, Type, Value};
 
@@ -31,19 +34,40 @@ impl From<Format> for RowFormat {
     }
 }
 
+/// How whole numbers of a column are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Whole {
+    /// As numbers.
+    Number,
+    /// As a timestamp without time zone.
+    Timestamp,
+    /// As their type has it.
+    Other,
+}
+
+impl From<Type> for Whole {
+    fn from(ty: Type) -> Self {
+        match ty {
+            Type::Int2 | Type::Int4 | Type::Int8 | Type::Oid => Whole::Number,
+            Type::Timestamp => Whole::Timestamp,
+            _ => Whole::Other,
+        }
+    }
+}
+
 /// Writes the rows of a table.
 #[derive(Debug)]
 pub(super) struct RowWriter<'t> {
     table: &'t Table,
-    types: Vec<Type>,
+    columns: Vec<(Type, Whole)>,
     style: &'t TextStyle,
     format: RowFormat,
 }
 
 impl<'t> RowWriter<'t> {
     pub(super) fn new(table: &'t Table, style: &'t TextStyle, format: RowFormat) -> Self {
-        let types = table.columns.iter().map(|column| column.ty).collect();
-        RowWriter { table, types, style, format }
+        let columns = table.columns.iter().map(|column| (column.ty, column.ty.into())).collect();
+        RowWriter { table, columns, style, format }
     }
 
     /// Appends a stored row.
@@ -51,11 +75,19 @@ impl<'t> RowWriter<'t> {
         &self,
         key: &[u8],
         row: &[u8],
-        scratch: &mut String,
-        out: &mut Vec<u8>,
+        scratch: &mut Scratch,
+        out: &mut TextBuffer,
     ) -> Result<()> {
-        self.table.codec().show_row(key, row, &mut RowLine { writer: self, scratch, out })?;
-        out.push(b'\n');
+        let codec = self.table.codec();
+        match self.format {
+            RowFormat::Text => {
+                codec.show_row(key, row, &mut RowLine::<false> { writer: self, scratch, out })?
+            }
+            RowFormat::Csv => {
+                codec.show_row(key, row, &mut RowLine::<true> { writer: self, scratch, out })?
+            }
+        }
+        out.byte(b'\n');
         Ok(())
     }
 
@@ -68,57 +100,61 @@ impl<'t> RowWriter<'t> {
     }
 }
 
-/// A row that is written.
-struct RowLine<'w, 't> {
-    writer: &'w RowWriter<'t>,
-    scratch: &'w mut String,
-    out: &'w mut Vec<u8>,
+/// What is of use to the rows behind as well.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Where values are written that can be written into a string only.
+    text: String,
+    /// Rows that stand together are of one day, mostly.
+    day: Day,
 }
 
-impl RowLine<'_, '_> {
-    #[inline]
-    fn is_csv(&self) -> bool {
-        self.writer.format == RowFormat::Csv
-    }
+/// A row that is written, as format `csv` has it or as `text` has it.
+struct RowLine<'w, 't, const CSV: bool> {
+    writer: &'w RowWriter<'t>,
+    scratch: &'w mut Scratch,
+    out: &'w mut TextBuffer,
+}
 
+impl<const CSV: bool> RowLine<'_, '_, CSV> {
     /// What stands in front of a column.
     #[inline]
     fn begin(&mut self, column: usize) {
         if column > 0 {
-            self.out.push(if self.is_csv() { b',' } else { b'\t' });
+            self.out.byte(if CSV { b',' } else { b'\t' });
         }
     }
 
     /// What was written to the scratch.
     fn take_scratch(&mut self) {
-        self.out.extend_from_slice(self.scratch.as_bytes());
-        self.scratch.clear();
+        self.out.bytes(self.scratch.text.as_bytes());
+        self.scratch.text.clear();
     }
 
     #[inline]
     fn string(&mut self, bytes: &[u8]) {
-        if self.is_csv() {
-            write_csv(bytes, self.writer.types.len() == 1, self.out);
+        if CSV {
+            write_csv(bytes, self.writer.columns.len() == 1, self.out);
         } else {
-            write_text(bytes, b'\t', self.out);
+            self.out.text(bytes);
         }
     }
 
     fn bytea(&mut self, bytes: &[u8]) {
-        if !self.is_csv() {
-            self.out.push(b'\\');
+        if !CSV {
+            self.out.byte(b'\\');
         }
-        text::write_bytes(bytes, true, self.scratch);
+        text::write_bytes(bytes, true, &mut self.scratch.text);
         self.take_scratch();
     }
 }
 
-impl RowVisitor for RowLine<'_, '_> {
+impl<const CSV: bool> RowVisitor for RowLine<'_, '_, CSV> {
     #[inline]
     fn null(&mut self, column: usize) {
         self.begin(column);
-        if !self.is_csv() {
-            self.out.extend_from_slice(b"\\N");
+        if !CSV {
+            self.out.bytes(b"\\N");
         }
     }
 
@@ -132,19 +168,19 @@ impl RowVisitor for RowLine<'_, '_> {
     fn padded(&mut self, column: usize, bytes: &[u8], blanks: usize) {
         self.begin(column);
         // What ends with a blank is none of the strings that csv quotes for what they are as a whole.
-        if !(self.is_csv() && bytes.is_empty() && blanks > 0) {
+        if !(CSV && bytes.is_empty() && blanks > 0) {
             self.string(bytes);
         }
         if blanks == 0 {
             return;
         }
-        let quoted = self.is_csv() && !bytes.is_empty() && self.out.last() == Some(&b'"');
+        let quoted = CSV && !bytes.is_empty() && self.out.last() == Some(b'"');
         if quoted {
             self.out.pop();
         }
-        self.out.resize(self.out.len() + blanks, b' ');
+        self.out.repeat(b' ', blanks);
         if quoted {
-            self.out.push(b'"');
+            self.out.byte(b'"');
         }
     }
 
@@ -156,21 +192,25 @@ impl RowVisitor for RowLine<'_, '_> {
     #[inline]
     fn whole(&mut self, column: usize, value: i64) {
         self.begin(column);
-        match self.writer.types[column] {
-            Type::Int2 | Type::Int4 | Type::Int8 | Type::Oid => {
-                self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-            }
-            ty => {
-                text::write_whole(value, ty, self.writer.style, self.scratch);
+        match self.writer.columns[column] {
+            (_, Whole::Number) => self.out.whole(value),
+            (_, Whole::Timestamp) => self.out.bytes(self.scratch.day.timestamp(value).as_bytes()),
+            (ty, Whole::Other) => {
+                text::write_whole(value, ty, self.writer.style, &mut self.scratch.text);
                 self.take_scratch();
             }
         }
     }
 
+    #[inline]
     fn numeric(&mut self, column: usize, value: &Numeric) {
         self.begin(column);
-        value.write(self.scratch);
-        self.take_scratch();
+        let written =
+            matches!(value.parts(), Parts::Small { digits, scale } if self.out.decimal(digits, scale));
+        if !written {
+            value.write(&mut self.scratch.text);
+            self.take_scratch();
+        }
     }
 
     fn value(&mut self, column: usize, value: &Value) {
@@ -180,7 +220,7 @@ impl RowVisitor for RowLine<'_, '_> {
             Value::Bytes(bytes) => self.bytea(bytes),
             // Numbers, truth values and times have nothing in their text that is to be escaped.
             value => {
-                text::write(value, self.writer.types[column], self.writer.style, self.scratch);
+                text::write(value, self.writer.columns[column].0, self.writer.style, &mut self.scratch.text);
                 self.take_scratch();
             }
         }
@@ -188,29 +228,29 @@ impl RowVisitor for RowLine<'_, '_> {
 }
 
 /// Appends a string as format `csv` has it.
-fn write_csv(string: &[u8], alone: bool, out: &mut Vec<u8>) {
+fn write_csv(string: &[u8], alone: bool, out: &mut TextBuffer) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !(string.is_empty() || alone && string == b"\\." || position(string, special).is_some()) {
-        out.extend_from_slice(string);
+        out.bytes(string);
         return;
     }
-    out.push(b'"');
+    out.byte(b'"');
     for (place, piece) in string.split(|byte| *byte == b'"').enumerate() {
         if place > 0 {
-            out.extend_from_slice(b"\"\"");
+            out.bytes(b"\"\"");
         }
-        out.extend_from_slice(piece);
+        out.bytes(piece);
     }
-    out.push(b'"');
+    out.byte(b'"');
 }
 
 /// Appends the line of csv that has the columns' names.
-pub(super) fn write_header(names: &[String], out: &mut Vec<u8>) {
+pub(super) fn write_header(names: &[String], out: &mut TextBuffer) {
     for (place, name) in names.iter().enumerate() {
         if place > 0 {
-            out.push(b',');
+            out.byte(b',');
         }
         write_csv(name.as_bytes(), names.len() == 1, out);
     }
-    out.push(b'\n');
+    out.byte(b'\n');
 }

@@ -2,8 +2,9 @@
 
 use super::Options;
 use super::line::{Item, Piece, run_line};
-use super::rows::{RowFormat, RowWriter};
+use super::rows::{RowFormat, RowWriter, Scratch};
 use super::script::{Script, TableRows};
+use super::text::TextBuffer;
 use super::writer::Writer;
 use crate::catalog::{Catalog, Table};
 use crate::crew::locked;
@@ -105,7 +106,7 @@ impl Visitor for Rows {
 /// Rows as text.
 #[derive(Debug)]
 pub(super) struct Text {
-    text: Vec<u8>,
+    text: TextBuffer,
     rows: u64,
     /// Bytes that the rows were before.
     stored: u64,
@@ -116,7 +117,7 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 struct Spare {
     rows: Mutex<Vec<Rows>>,
-    texts: Mutex<Vec<Vec<u8>>>,
+    texts: Mutex<Vec<TextBuffer>>,
 }
 
 impl Spare {
@@ -135,11 +136,11 @@ impl Spare {
         }
     }
 
-    fn take_text(&self) -> Vec<u8> {
+    fn take_text(&self) -> TextBuffer {
         locked(&self.texts).pop().unwrap_or_default()
     }
 
-    fn give_text(&self, mut text: Vec<u8>) {
+    fn give_text(&self, mut text: TextBuffer) {
         if text.capacity() <= 3 * BATCH_BYTES {
             text.clear();
             locked(&self.texts).push(text);
@@ -307,14 +308,14 @@ impl<'w, 't> Shared<'_> {
         let writer = RowWriter::new(self.tables[table], &self.style, self.format);
         let mut text = self.spare.take_text();
         text.reserve(rows.bytes.len() * 5 / 4);
-        let (mut rest, mut scratch) = (&rows.bytes[..], String::new());
+        let (mut rest, mut scratch) = (&rows.bytes[..], Scratch::default());
         for (key, value) in &rows.lengths {
             let (row_key, behind) = rest.split_at(*key as usize);
             let (row, behind) = behind.split_at(*value as usize);
             writer.write(row_key, row, &mut scratch, &mut text)?;
             rest = behind;
         }
-        writer.check(&text)?;
+        writer.check(text.as_bytes())?;
         let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
         let mut _memory = rows.memory.take();
         match &mut _memory {
@@ -339,7 +340,7 @@ impl<'w, 't> Shared<'_> {
             }
             Item::Made(text) => {
                 writing.writer.set_request(self.job.request_bytes());
-                writing.writer.rows(&text.text, text.rows)?;
+                writing.writer.rows(text.text.as_bytes(), text.rows)?;
                 self.job.count_written(text.text.len() as u64);
                 writing.stored += text.stored;
                 self.job.set_done(writing.before + writing.stored.min(bytes));

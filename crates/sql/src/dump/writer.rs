@@ -11,6 +11,7 @@
 use super::output::{Output, failed};
 use super::rows::write_header;
 use super::script::{Part, Script, TableRows};
+use super::text::TextBuffer;
 use super::{Figures, Format};
 use crate::{Error, Result, SqlState};
 use gannet_io::{Class, Disk, ErrorKind, Mode, ModeRequest, OpenOptions};
@@ -393,9 +394,9 @@ impl<'t> Writer<'t> {
         match self.format {
             Format::Sql => self.put(&format!("{}\n", table.copy_statement()))?,
             Format::Csv => {
-                let mut header = Vec::new();
+                let mut header = TextBuffer::default();
                 write_header(&table.columns, &mut header);
-                self.put_bytes(&header)?;
+                self.put_bytes(header.as_bytes())?;
             }
         }
         self.table = Some(ManifestTable { table: table.name.clone(), file, rows: 0, bytes: 0 });

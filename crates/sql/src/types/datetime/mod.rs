@@ -32,6 +32,7 @@ pub use calendar::{
 };
 pub use format::{to_char, to_date, to_timestamp};
 pub use input::{names_the_moment, read_date, read_timestamp, read_timestamptz};
+pub(crate) use output::Day;
 pub use output::{write_date, write_timestamp, write_timestamptz};
 pub use parts::{
     compared_date, compared_date_tz, compared_timestamp, date_to_timestamp, date_to_timestamptz,
