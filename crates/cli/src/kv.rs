@@ -48,14 +48,8 @@ pub(crate) fn run(arguments: Kv) -> Result<()> {
 
 /// What a new database is created with, so that it can be opened with this much memory.
 pub(crate) fn create_options(memory: u64, page_size: Option<u64>) -> CreateOptions {
-    let mut create = CreateOptions::default();
-    if let Some(size) = page_size {
-        create.page_size = size as usize;
-    }
-    // The log keeps half a segment in memory, and wants 64 pages in each.
-    let affordable = (memory / 32 + 1).next_power_of_two();
-    create.segment_size = create.segment_size.min(affordable).max(64 * create.page_size as u64).max(1 << 20);
-    create
+    let page_size = page_size.map_or(CreateOptions::default().page_size, |size| size as usize);
+    CreateOptions::for_memory(memory, page_size)
 }
 
 fn read_standard_input() -> Result<Vec<u8>> {

@@ -90,7 +90,7 @@ impl Gannet {
         let path = path(&options.folder);
         let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
         let database = if create {
-            let create = CreateOptions { page_size: options.page_size, ..CreateOptions::default() };
+            let create = CreateOptions::for_memory(options.memory, options.page_size);
             engine.create(&path, &create, &open)
         } else {
             engine.open(&path, &open)

@@ -29,7 +29,7 @@ impl Table {
         let path = gannet::path(&options.folder);
         let open = OpenOptions { mode: options.mode, wal_limit: options.wal_limit, ..OpenOptions::default() };
         let database = if create {
-            let create = CreateOptions { page_size: options.page_size, ..CreateOptions::default() };
+            let create = CreateOptions::for_memory(options.memory, options.page_size);
             Database::create(&engine, &path, &create, &open, ROLE)
         } else {
             Database::open(&engine, &path, &open, ROLE)

@@ -10,19 +10,25 @@ pub(crate) fn position(bytes: &[u8], of_kind: impl Fn(u8) -> bool) -> Option<usi
     bytes[plain..].iter().position(|byte| of_kind(*byte)).map(|at| plain + at)
 }
 
-/// Whether format `text` has none of these bytes in a form of their own: 8 to 13, and the backslash. Says no of others below 14 as well.
+/// Whether these bytes are ASCII, and format `text` has none of them in a form of its own: 8 to 13, and the backslash. Says no of others below
+/// 14 as well.
 #[inline]
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    // Those below 14 and those that are no ASCII, at once.
+    let is_special = |byte: &u8| (byte.cast_signed() < 14) | (*byte == b'\\');
     // Sixteen bytes at a time; the last ones with some of what stands before them. Within them there is no way out, as in [`position`].
-    let has_special =
-        |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | (*byte < 14) | (*byte == b'\\'));
+    let has_special = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | is_special(byte));
     if let Some(last) = bytes.last_chunk() {
         return !(has_special(last) || bytes.as_chunks().0.iter().any(has_special));
     }
-    // Eight bytes of a word at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word.
+    // Eight bytes of a word at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word. Of bytes that are no ASCII what is found may be
+    // another one than there is, but something is found.
     const EACH: u64 = u64::MAX / 255;
-    let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word & (EACH << 7) != 0;
-    let special = |word: u64| below(word, 14) || below(word ^ (EACH * u64::from(b'\\')), 1);
+    let special = |word: u64| {
+        let below_14 = word.wrapping_sub(EACH * 14) | word;
+        let backslash = (word ^ EACH * u64::from(b'\\')).wrapping_sub(EACH);
+        (below_14 | backslash) & EACH << 7 != 0
+    };
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         return !(special(u64::from_le_bytes(*first)) | special(u64::from_le_bytes(*last)));
     }
@@ -30,7 +36,7 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
         let word = u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32;
         return !special(word);
     }
-    bytes.iter().all(|byte| *byte >= 14 && *byte != b'\\')
+    !bytes.iter().any(is_special)
 }
 
 /// Appends a string as format `text` has it, with this byte, which is ASCII, between fields.
@@ -39,16 +45,17 @@ pub(crate) fn write_text(string: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     if delimiter == b'\t' && is_plain(string) {
         out.extend_from_slice(string);
     } else {
-        write_escaped(string, delimiter, out);
+        escape(string, delimiter, |piece| out.extend_from_slice(piece));
     }
 }
 
-fn write_escaped(string: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+/// Gives the pieces of a string as format `text` has it, with this byte, which is ASCII, between fields.
+pub(crate) fn escape(string: &[u8], delimiter: u8, mut put: impl FnMut(&[u8])) {
     let special = |byte: u8| byte == b'\\' || (8..=13).contains(&byte) || byte == delimiter;
     let mut rest = string;
     // The bytes that have a form of their own are all ASCII.
     while let Some(at) = position(rest, special) {
-        out.extend_from_slice(&rest[..at]);
+        put(&rest[..at]);
         let form = match rest[at] {
             8 => b'b',
             b'\t' => b't',
@@ -58,10 +65,10 @@ fn write_escaped(string: &[u8], delimiter: u8, out: &mut Vec<u8>) {
             b'\r' => b'r',
             itself => itself,
         };
-        out.extend_from_slice(&[b'\\', form]);
+        put(&[b'\\', form]);
         rest = &rest[at + 1..];
     }
-    out.extend_from_slice(rest);
+    put(rest);
 }
 
 #[cfg(test)]
@@ -76,7 +83,8 @@ mod tests {
             for at in 0..length {
                 for byte in 0..=u8::MAX {
                     bytes[at] = byte;
-                    assert_eq!(is_plain(&bytes), byte >= 14 && byte != b'\\', "{byte} at {at} of {length}");
+                    let plain = (14..128).contains(&byte) && byte != b'\\';
+                    assert_eq!(is_plain(&bytes), plain, "{byte} at {at} of {length}");
                     let mut written = Vec::new();
                     write_text(&bytes, b'\t', &mut written);
                     let escaped = matches!(byte, 8..=13 | b'\\');

@@ -23,7 +23,7 @@ const PAGE_SIZE: u64 = 4096;
 /// Keys of a batch.
 const BATCH: u32 = 256;
 /// Of the limit, what Gannet's budget has, embedded and by SQL: it takes no more than that, and the rest is for the process around it, as everybody has one.
-const GANNET_PERCENT: u64 = 95;
+const GANNET_PERCENT: u64 = 98;
 /// Of the limit, what Berkeley DB's cache has: what it takes besides comes on top.
 const BERKELEY_PERCENT: u64 = 90;
 /// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it. With 90 % the system ended it for want of memory now and then.

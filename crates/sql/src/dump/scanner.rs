@@ -315,7 +315,7 @@ impl<'w, 't> Shared<'_> {
             writer.write(row_key, row, &mut scratch, &mut text)?;
             rest = behind;
         }
-        writer.check(text.as_bytes())?;
+        writer.check(&text)?;
         let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
         let mut _memory = rows.memory.take();
         match &mut _memory {

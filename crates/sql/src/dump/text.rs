@@ -1,15 +1,23 @@
 //! The text of rows, which grows by a few bytes at a time.
 
 use crate::digits::{ASCII, eight};
-use crate::escape::{is_plain, write_text};
+use crate::escape::{escape, is_plain};
 
 /// Text that something is appended to, again and again. Most pieces are of a few bytes: they are copied by whole words, without asking the
 /// allocator, or a routine that copies, for each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TextBuffer {
     /// As long as there is room; what is behind `len` is of no meaning.
     bytes: Vec<u8>,
     len: usize,
+    /// All strings were that were appended as such.
+    is_ascii: bool,
+}
+
+impl Default for TextBuffer {
+    fn default() -> Self {
+        TextBuffer { bytes: Vec::new(), len: 0, is_ascii: true }
+    }
 }
 
 /// Powers of ten.
@@ -25,6 +33,11 @@ impl TextBuffer {
         self.len
     }
 
+    /// Whether all strings are ASCII that were appended by [`TextBuffer::text`].
+    pub(super) fn strings_are_ascii(&self) -> bool {
+        self.is_ascii
+    }
+
     /// Bytes of memory that it takes.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -32,7 +45,7 @@ impl TextBuffer {
 
     /// Empties it. Its room stays.
     pub(super) fn clear(&mut self) {
-        self.len = 0;
+        (self.len, self.is_ascii) = (0, true);
     }
 
     /// Makes room for so many bytes more.
@@ -126,12 +139,10 @@ impl TextBuffer {
         }
     }
 
-    #[cold]
     #[inline(never)]
     fn escaped(&mut self, string: &[u8]) {
-        self.bytes.truncate(self.len);
-        write_text(string, b'\t', &mut self.bytes);
-        self.len = self.bytes.len();
+        self.is_ascii &= string.is_ascii();
+        escape(string, b'\t', |piece| self.bytes(piece));
     }
 
     /// Appends a whole number.
@@ -231,6 +242,12 @@ mod tests {
         assert_eq!((buffer.as_bytes(), buffer.len(), buffer.last()), (b"a\\tb".as_slice(), 4, Some(b'b')));
         buffer.pop();
         assert_eq!(buffer.as_bytes(), b"a\\t");
+        assert!(buffer.strings_are_ascii());
+        buffer.text("größer\n als lang".as_bytes());
+        assert_eq!(buffer.as_bytes(), "a\\tgrößer\\n als lang".as_bytes());
+        assert!(!buffer.strings_are_ascii());
+        buffer.clear();
+        assert!(buffer.strings_are_ascii());
         assert!(buffer.capacity() >= 100);
     }
 }

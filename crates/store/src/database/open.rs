@@ -96,7 +96,7 @@ pub(super) fn log_options(engine: &Engine, meta: &Meta, open: &OpenOptions) -> L
     let mut options = LogOptions::new(meta.database_id);
     options.segment_size = meta.segment_size;
     // At least half a segment, which is the log's own lower limit.
-    let affordable = (engine.budget().limit() / 16).max(1).next_power_of_two() / 2;
+    let affordable = (engine.budget().limit() / 32).max(1).next_power_of_two() / 2;
     options.ring_size = LOG_RING.min(affordable).max(meta.segment_size / 2);
     options.recycle_max = wal_limit(meta.segment_size, open);
     options.mode = open.mode;
