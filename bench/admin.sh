@@ -13,7 +13,8 @@
 #               the turns' ratios, beside it the medians of what was measured
 #   p99         of all transactions that came in while the job ran, or in the while without it, of a turn; the five kinds in the
 #               specification's mix
-#   compact     each turn is of the file as it was filled, behind the same warm-up: behind the first there is little to do
+#   compact     each turn is of the file as it was filled, behind the same warm-up, and idle of a copy of that: behind the first there is little to do
+#   sweep       takes so short that a turn has few transactions beside it: where there are fewer than a thousand, all turns are looked at together
 #   full load   slices of one run of the users with the job, again and again, and without it, in turns; median
 #   TURNS       at half load [7, QUICK: 2; of compact half as many]
 #   JOBS        which of them ["backup stat check sweep dump compact"]
@@ -105,11 +106,14 @@ open_loop() {
             {while (at < n && $1 > to[at + 0]) at++; if (at < n && $1 >= from[at + 0]) print $2}' \
             "$SOCKETS/spans" "$SOCKETS/each" >"$SOCKETS/$side"
     done
+    for side in without with; do cat "$SOCKETS/$side" >>"$SOCKETS/all-$side"; done
+    cat "$SOCKETS/spans" >>"$SOCKETS/all-spans"
     echo "$(done_in without) $(done_in with) $(hundredth without) $(hundredth with) $first" >>"$SOCKETS/loaded"
 }
-hundredth() { sort -g "$SOCKETS/$1" | awk '{of[NR] = $1} END {print of[int(NR * 0.99)]}'; }
+# The names of files begin with all-, if $2 is that, where they have all turns.
+hundredth() { sort -g "$SOCKETS/${2:-}$1" | awk '{of[NR] = $1} END {if (!NR) exit 1; print of[int((NR - 1) * 0.99) + 1]}'; }
 # Transactions a second that came in and were done, of a side.
-done_in() { awk -v side="$1" 'NR == FNR {if ($1 == side) time += $3 - $2; next} {n++} END {printf "%.1f\n", n / time}' "$SOCKETS/spans" "$SOCKETS/$1"; }
+done_in() { awk -v side="$1" 'NR == FNR {if ($1 == side) time += $3 - $2; next} {n++} END {printf "%.1f\n", n / time}' "$SOCKETS/${2:-}spans" "$SOCKETS/${2:-}$1"; }
 # column N: of all turns, what stands in $SOCKETS/loaded there.
 column() { cut -d' ' -f"$1" "$SOCKETS/loaded" | paste -sd' '; }
 figure() { pick "measured.$1" <"$SOCKETS/users.json"; }
@@ -183,16 +187,17 @@ again_and_again() { # until it is told to end
 seed=10
 for job in $JOBS; do
     idle=()
-    rm -f "$SOCKETS/loaded"
+    rm -f "$SOCKETS"/{loaded,all-spans,all-with,all-without}
     turns=$TURNS
     [ "$job" = compact ] && turns=$(((TURNS + 1) / 2))
     for _ in $(seq "$turns"); do
+        if [ "$job" = compact ]; then fill_anew; fi
+        find_half
         if [ "$job" = compact ]; then
-            fill_anew
             idle_compact >"$SOCKETS/idle"
             idle+=("$(cat "$SOCKETS/idle")")
+            users "$SECONDS_EACH" 3
         fi
-        find_half
         open_loop "$job" $((seed += 1))
         if [ "$job" != compact ]; then
             sleep 1
@@ -202,6 +207,9 @@ for job in $JOBS; do
         say "$job: transactions/s, p99 (ms), time (s): $(tail -1 "$SOCKETS/loaded"); idle ${idle[-1]}"
     done
     tps0=$(column 1) tps1=$(column 2) p0=$(column 3) p1=$(column 4) loaded=$(column 5)
+    if [ "$(wc -l <"$SOCKETS/all-with")" -lt $((turns * 1000)) ]; then
+        tps0=$(done_in without all-) tps1=$(done_in with all-) p0=$(hundredth without all-) p1=$(hundredth with all-)
+    fi
     if [ "$job" = compact ]; then fill_anew; fi
     slices "$job" $((seed += 1)) >"$SOCKETS/slices"
     closed0=$(awk '{print $1}' "$SOCKETS/slices" | paste -sd' ') closed1=$(awk '{print $2}' "$SOCKETS/slices" | paste -sd' ')

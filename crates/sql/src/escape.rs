@@ -10,24 +10,24 @@ pub(crate) fn position(bytes: &[u8], of_kind: impl Fn(u8) -> bool) -> Option<usi
     bytes[plain..].iter().position(|byte| of_kind(*byte)).map(|at| plain + at)
 }
 
-/// Whether these bytes are ASCII, and format `text` has none of them in a form of its own: 8 to 13, and the backslash. Says no of others below
-/// 14 as well.
+/// Whether format `text` has none of these bytes in a form of its own: 8 to 13, and the backslash; and, where it is to be `ASCII`, whether they are.
+/// Says no of others below 14 as well.
 #[inline]
-pub(crate) fn is_plain(bytes: &[u8]) -> bool {
-    // Those below 14 and those that are no ASCII, at once.
-    let is_special = |byte: &u8| (byte.cast_signed() < 14) | (*byte == b'\\');
+pub(crate) fn is_plain<const ASCII: bool>(bytes: &[u8]) -> bool {
+    // As numbers with a sign, those that are no ASCII are below 14, too.
+    let is_low = |byte: &u8| if ASCII { byte.cast_signed() < 14 } else { *byte < 14 };
+    let is_special = |byte: &u8| is_low(byte) | (*byte == b'\\');
     // Sixteen bytes at a time; the last ones with some of what stands before them. Within them there is no way out, as in [`position`].
     let has_special = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | is_special(byte));
     if let Some(last) = bytes.last_chunk() {
         return !(has_special(last) || bytes.as_chunks().0.iter().any(has_special));
     }
-    // Eight bytes of a word at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word. Of bytes that are no ASCII what is found may be
-    // another one than there is, but something is found.
+    // Eight bytes of a word at a time: see "Hacker's Delight", 6-1, on how to find a byte of a word.
     const EACH: u64 = u64::MAX / 255;
+    let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word;
     let special = |word: u64| {
-        let below_14 = word.wrapping_sub(EACH * 14) | word;
-        let backslash = (word ^ EACH * u64::from(b'\\')).wrapping_sub(EACH);
-        (below_14 | backslash) & EACH << 7 != 0
+        let found = below(word, 14) | below(word ^ EACH * u64::from(b'\\'), 1);
+        (found | if ASCII { word } else { 0 }) & EACH << 7 != 0
     };
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         return !(special(u64::from_le_bytes(*first)) | special(u64::from_le_bytes(*last)));
@@ -42,7 +42,7 @@ pub(crate) fn is_plain(bytes: &[u8]) -> bool {
 /// Appends a string as format `text` has it, with this byte, which is ASCII, between fields.
 #[inline]
 pub(crate) fn write_text(string: &[u8], delimiter: u8, out: &mut Vec<u8>) {
-    if delimiter == b'\t' && is_plain(string) {
+    if delimiter == b'\t' && is_plain::<false>(string) {
         out.extend_from_slice(string);
     } else {
         escape(string, delimiter, |piece| out.extend_from_slice(piece));
@@ -79,12 +79,14 @@ mod tests {
     fn bytes_with_a_form_of_their_own_are_found_wherever_they_are() {
         for length in 0..40 {
             let mut bytes = vec![b'x'; length];
-            assert!(is_plain(&bytes));
+            assert!(is_plain::<true>(&bytes) && is_plain::<false>(&bytes));
             for at in 0..length {
                 for byte in 0..=u8::MAX {
                     bytes[at] = byte;
-                    let plain = (14..128).contains(&byte) && byte != b'\\';
-                    assert_eq!(is_plain(&bytes), plain, "{byte} at {at} of {length}");
+                    let plain = byte >= 14 && byte != b'\\';
+                    assert_eq!(is_plain::<false>(&bytes), plain, "{byte} at {at} of {length}");
+                    let plain = plain && byte < 128;
+                    assert_eq!(is_plain::<true>(&bytes), plain, "{byte} at {at} of {length}");
                     let mut written = Vec::new();
                     write_text(&bytes, b'\t', &mut written);
                     let escaped = matches!(byte, 8..=13 | b'\\');

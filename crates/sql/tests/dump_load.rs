@@ -1457,31 +1457,58 @@ fn rows_that_refer_to_later_ones_of_their_table_are_not_skipped() {
     assert_eq!(run(&database, "select count(*), max(id) from t"), [["12", "17"]]);
 }
 
-#[test]
-fn a_string_that_is_no_utf_8_is_not_dumped() {
-    let site = Site::new();
-    let database = site.database("damaged.gnt", "create table words (id int primary key, w text, c char(9))");
-    run(&database, "insert into words select g, 'word' || g, 'no ' || g from generate_series(1, 500) g");
-    assert!(dumped(&database, &dump::Options::default()).contains("\n7\tword7\tno 7     \n"));
-    let name = database.catalog().table("words").unwrap().storage.name.clone();
+/// Has a byte of the first row with these bytes become one that is no UTF-8.
+fn damage(database: &Database, table: &str, bytes: &[u8]) {
+    let name = database.catalog().table(table).unwrap().storage.name.clone();
     let mut txn = database.store().begin(TransactionOptions::default());
     let tree = txn.tree(&name).unwrap().unwrap();
     let everything = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    let (key, mut value) = {
+    let (key, mut value, at) = {
         let mut cursor = txn.cursor(&tree, everything).unwrap();
-        let (key, value) = cursor.next().unwrap().unwrap();
-        (key.to_vec(), value.to_vec())
+        loop {
+            let (key, value) = cursor.next().unwrap().unwrap();
+            if let Some(at) = value.windows(bytes.len()).position(|there| there == bytes) {
+                break (key.to_vec(), value.to_vec(), at);
+            }
+        }
     };
-    let at = value.windows(4).position(|bytes| bytes == b"word").unwrap();
     value[at] = 0xff;
     txn.put(&tree, &key, &value).unwrap();
     txn.commit().unwrap();
-    let mut text = Vec::new();
-    let error = job(&database, JobKind::Dump, |watch| {
-        dump(database.store(), &dump::Options::default(), Target::Stream(&mut text), watch)
-    });
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("a string that is no UTF-8 (table \"words\")"), "{error}");
+}
+
+#[test]
+fn a_string_that_is_no_utf_8_is_not_dumped() {
+    let csv = dump::Options { format: dump::Format::Csv, ..dump::Options::default() };
+    // In the first batch and in one far behind it, of either type, in either format.
+    for (number, bytes, options) in [
+        (0, "word1", dump::Options::default()),
+        (1, "no 7", dump::Options::default()),
+        (2, "word39990", dump::Options::default()),
+        (3, "no 39990", dump::Options::default()),
+        (4, "word39990", csv.clone()),
+        (5, "no 7", csv),
+    ] {
+        let site = Site::new();
+        let database = site.database(
+            &format!("damaged{number}.gnt"),
+            "create table words (id int primary key, w text, c char(9))",
+        );
+        run(
+            &database,
+            "insert into words select g, 'word' || g, 'no ' || g from generate_series(1, 40000) g",
+        );
+        assert!(dumped(&database, &dump::Options::default()).contains("\n7\tword7\tno 7     \n"));
+        damage(&database, "words", bytes.as_bytes());
+        let to = match options.format {
+            dump::Format::Sql => site.path("damaged.sql"),
+            dump::Format::Csv => site.path("damaged.csv.d"),
+        };
+        let error =
+            job(&database, JobKind::Dump, |watch| dump(database.store(), &options, Target::Path(to), watch));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("a string that is no UTF-8 (table \"words\")"), "{error}");
+    }
 }
 
 #[test]

@@ -73,12 +73,13 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// For a database that is to be opened with a memory budget of so many bytes: log segments are no longer than a thirty-second part of it, about,
-    /// as the log keeps half of one in memory, but for 64 pages and 1 MiB.
+    /// For a database that is to be opened with a memory budget of so many bytes. The log keeps half a segment in memory, or more: below 256 MiB
+    /// segments are shorter, between a thirty-second and a sixteenth of the budget, but for 64 pages and 1 MiB.
     pub fn for_memory(memory: u64, page_size: usize) -> Self {
         let affordable = (memory / 32 + 1).next_power_of_two();
         let segment_size = CreateOptions::default().segment_size.min(affordable);
-        CreateOptions { page_size, segment_size: segment_size.max(64 * page_size as u64).max(1 << 20) }
+        let pages = (page_size as u64).saturating_mul(64);
+        CreateOptions { page_size, segment_size: segment_size.max(pages).max(1 << 20) }
     }
 
     /// The smallest memory budget, in bytes, that such a database works with: to open it after a crash, a log segment has to

@@ -173,14 +173,25 @@ pub(super) fn padded(stored: &[u8], modifier: Modifier) -> Result<Value> {
 }
 
 /// Takes a whole number from a key.
-#[inline(always)]
+#[inline]
 fn take_whole(form: Form, input: &mut &[u8], mask: u8) -> Result<i64> {
-    Ok(match form {
-        Form::Int2 => i64::from((u16::from_be_bytes(take(input, mask)?) ^ 1 << 15).cast_signed()),
-        Form::Int4 => i64::from((u32::from_be_bytes(take(input, mask)?) ^ 1 << 31).cast_signed()),
-        Form::Int8 => (u64::from_be_bytes(take(input, mask)?) ^ 1 << 63).cast_signed(),
-        Form::Oid => i64::from(u32::from_be_bytes(take(input, mask)?)),
-        _ => return Err(Error::internal(format!("{form:?} is no form of whole numbers"))),
+    let whole = first_whole(form, input, mask).ok_or_else(|| corrupted("a key is too short"))?;
+    *input = &input[form.width().unwrap_or_default()..];
+    Ok(whole)
+}
+
+/// The whole number that a key begins with; `None` where it is too short, and of forms of anything else.
+#[inline(always)]
+fn first_whole(form: Form, key: &[u8], mask: u8) -> Option<i64> {
+    fn first<const N: usize>(key: &[u8], mask: u8) -> Option<[u8; N]> {
+        Some(key.first_chunk::<N>()?.map(|byte| byte ^ mask))
+    }
+    Some(match form {
+        Form::Int2 => i64::from((u16::from_be_bytes(first(key, mask)?) ^ 1 << 15).cast_signed()),
+        Form::Int4 => i64::from((u32::from_be_bytes(first(key, mask)?) ^ 1 << 31).cast_signed()),
+        Form::Int8 => (u64::from_be_bytes(first(key, mask)?) ^ 1 << 63).cast_signed(),
+        Form::Oid => i64::from(u32::from_be_bytes(first(key, mask)?)),
+        _ => return None,
     })
 }
 
@@ -193,9 +204,10 @@ pub(super) struct WholeInKey {
 }
 
 impl WholeInKey {
-    #[inline]
-    pub(super) fn read(self, key: &[u8]) -> Result<i64> {
-        take_whole(self.form, &mut key.get(self.offset..).unwrap_or_default(), self.mask)
+    /// Reads it; `None` where the key is too short.
+    #[inline(always)]
+    pub(super) fn read(self, key: &[u8]) -> Option<i64> {
+        first_whole(self.form, key.get(self.offset..)?, self.mask)
     }
 }
 

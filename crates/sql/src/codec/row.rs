@@ -308,7 +308,7 @@ impl TableCodec {
                     None => visitor.value(column, &self.column(column, key, layout, &body)?),
                 },
                 Place::Key(place) => match self.key_wholes[place] {
-                    Some(whole) => visitor.whole(column, whole.read(key)?),
+                    Some(whole) => visitor.whole(column, whole.read(key).ok_or_else(|| self.short_key())?),
                     None => visitor.value(column, &self.key_value(key, place)?),
                 },
                 Place::Missing | Place::Impossible => match self.column(column, key, layout, &body)? {
@@ -358,8 +358,8 @@ impl TableCodec {
                 Field::Int(whole.ok_or_else(|| self.damaged("a row is too short"))?)
             }
             Place::Key(place) if self.key_wholes[place].is_some() => {
-                let whole = self.key_wholes[place].map(|whole| whole.read(key)).transpose()?;
-                whole.map_or(Field::Null, Field::Int)
+                let whole = self.key_wholes[place].and_then(|whole| whole.read(key));
+                Field::Int(whole.ok_or_else(|| self.short_key())?)
             }
             _ => match self.column(column, key, layout, body)? {
                 Value::Null => Field::Null,
@@ -527,9 +527,7 @@ impl TableCodec {
     fn key_from<'k>(&self, key: &'k [u8], place: usize) -> Result<&'k [u8]> {
         let mut rest = key;
         match self.key_offsets[place] {
-            Some(offset) => {
-                rest = key.get(offset..).ok_or_else(|| self.damaged("a row's key is too short"))?
-            }
+            Some(offset) => rest = key.get(offset..).ok_or_else(|| self.short_key())?,
             None => {
                 for column in &self.key[..place] {
                     column.skip(&mut rest)?;
@@ -537,6 +535,11 @@ impl TableCodec {
             }
         }
         Ok(rest)
+    }
+
+    #[cold]
+    fn short_key(&self) -> Error {
+        self.damaged("a row's key is too short")
     }
 
     fn damaged(&self, what: &str) -> Error {

@@ -6,9 +6,9 @@
 //! permit, as the dump's own pieces of work are.
 
 use super::Format;
+use super::bytes::ByteBuffer;
 use super::rows::{RowWriter, Scratch};
 use super::script::Script;
-use super::text::TextBuffer;
 use crate::catalog::Catalog;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState};
@@ -115,7 +115,7 @@ pub(super) fn check_room(
 fn of_table(view: &View, tree: &Tree, writer: &RowWriter<'_>, watch: &mut Watch<'_>) -> Result<Estimate> {
     let mut sample = view.sample(tree, LEAVES)?;
     let (mut sampled, mut text, mut scratch) =
-        (Vec::with_capacity(LEAVES), TextBuffer::default(), Scratch::default());
+        (Vec::with_capacity(LEAVES), ByteBuffer::default(), Scratch::default());
     loop {
         watch.look()?;
         if sampled.iter().sum::<f64>() >= ENOUGH {

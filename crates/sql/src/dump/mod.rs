@@ -13,13 +13,13 @@
 //! They are a job's threads: they run where a processor is idle, and do each piece of work with a permit. The
 //! calling thread, which may be a server's session, only waits.
 
+mod bytes;
 mod forecast;
 mod line;
 mod output;
 mod rows;
 mod scanner;
 mod script;
-mod text;
 mod writer;
 
 pub(crate) use output::failed;

@@ -5,7 +5,7 @@
 //! makes no character of two halves.
 
 use super::Format;
-use super::text::TextBuffer;
+use super::bytes::ByteBuffer;
 use crate::Result;
 use crate::catalog::Table;
 use crate::codec::corrupted;
@@ -76,7 +76,7 @@ impl<'t> RowWriter<'t> {
         key: &[u8],
         row: &[u8],
         scratch: &mut Scratch,
-        out: &mut TextBuffer,
+        out: &mut ByteBuffer,
     ) -> Result<()> {
         let codec = self.table.codec();
         match self.format {
@@ -92,7 +92,7 @@ impl<'t> RowWriter<'t> {
     }
 
     /// Whether the rows that were written are text.
-    pub(super) fn check(&self, written: &TextBuffer) -> Result<()> {
+    pub(super) fn check(&self, written: &ByteBuffer) -> Result<()> {
         if self.format == RowFormat::Text && written.strings_are_ascii() {
             return Ok(());
         }
@@ -116,7 +116,7 @@ pub(super) struct Scratch {
 struct RowLine<'w, 't, const CSV: bool> {
     writer: &'w RowWriter<'t>,
     scratch: &'w mut Scratch,
-    out: &'w mut TextBuffer,
+    out: &'w mut ByteBuffer,
 }
 
 impl<const CSV: bool> RowLine<'_, '_, CSV> {
@@ -144,11 +144,8 @@ impl<const CSV: bool> RowLine<'_, '_, CSV> {
     }
 
     fn bytea(&mut self, bytes: &[u8]) {
-        if !CSV {
-            self.out.byte(b'\\');
-        }
-        text::write_bytes(bytes, true, &mut self.scratch.text);
-        self.take_scratch();
+        self.out.bytes(if CSV { b"\\x" } else { b"\\\\x" });
+        self.out.hex(bytes);
     }
 }
 
@@ -231,7 +228,7 @@ impl<const CSV: bool> RowVisitor for RowLine<'_, '_, CSV> {
 }
 
 /// Appends a string as format `csv` has it.
-fn write_csv(string: &[u8], alone: bool, out: &mut TextBuffer) {
+fn write_csv(string: &[u8], alone: bool, out: &mut ByteBuffer) {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !(string.is_empty() || alone && string == b"\\." || position(string, special).is_some()) {
         out.bytes(string);
@@ -248,7 +245,7 @@ fn write_csv(string: &[u8], alone: bool, out: &mut TextBuffer) {
 }
 
 /// Appends the line of csv that has the columns' names.
-pub(super) fn write_header(names: &[String], out: &mut TextBuffer) {
+pub(super) fn write_header(names: &[String], out: &mut ByteBuffer) {
     for (place, name) in names.iter().enumerate() {
         if place > 0 {
             out.byte(b',');

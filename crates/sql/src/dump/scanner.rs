@@ -1,10 +1,10 @@
 //! Rows of tables on their way: scanned, made text, and written in the order of the scan.
 
 use super::Options;
+use super::bytes::ByteBuffer;
 use super::line::{Item, Piece, run_line};
 use super::rows::{RowFormat, RowWriter, Scratch};
 use super::script::{Script, TableRows};
-use super::text::TextBuffer;
 use super::writer::Writer;
 use crate::catalog::{Catalog, Table};
 use crate::crew::locked;
@@ -71,7 +71,7 @@ impl LongValues for Charged {
 /// Rows as they are stored.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    bytes: Vec<u8>,
+    bytes: ByteBuffer,
     /// Lengths of keys and values, one behind the other in `bytes`.
     lengths: Vec<(u32, u32)>,
     /// What a long row is charged as.
@@ -83,7 +83,7 @@ impl Rows {
     fn last_key(&self) -> Option<&[u8]> {
         let &(key, value) = self.lengths.last()?;
         let start = self.bytes.len() - (key as usize + value as usize);
-        Some(&self.bytes[start..start + key as usize])
+        Some(&self.bytes.as_bytes()[start..start + key as usize])
     }
 }
 
@@ -91,8 +91,8 @@ impl Visitor for Rows {
     type Error = gannet_store::Error;
 
     fn entry(&mut self, key: &[u8], value: &[u8]) -> gannet_store::Result<()> {
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
+        self.bytes.bytes(key);
+        self.bytes.bytes(value);
         self.lengths.push((key.len() as u32, value.len() as u32));
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Visitor for Rows {
 /// Rows as text.
 #[derive(Debug)]
 pub(super) struct Text {
-    text: TextBuffer,
+    text: ByteBuffer,
     rows: u64,
     /// Bytes that the rows were before.
     stored: u64,
@@ -117,7 +117,7 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 struct Spare {
     rows: Mutex<Vec<Rows>>,
-    texts: Mutex<Vec<TextBuffer>>,
+    texts: Mutex<Vec<ByteBuffer>>,
 }
 
 impl Spare {
@@ -136,11 +136,11 @@ impl Spare {
         }
     }
 
-    fn take_text(&self) -> TextBuffer {
+    fn take_text(&self) -> ByteBuffer {
         locked(&self.texts).pop().unwrap_or_default()
     }
 
-    fn give_text(&self, mut text: TextBuffer) {
+    fn give_text(&self, mut text: ByteBuffer) {
         if text.capacity() <= 3 * BATCH_BYTES {
             text.clear();
             locked(&self.texts).push(text);
@@ -307,8 +307,8 @@ impl<'w, 't> Shared<'_> {
     fn make_text(&self, table: usize, mut rows: Rows) -> Result<Text> {
         let writer = RowWriter::new(self.tables[table], &self.style, self.format);
         let mut text = self.spare.take_text();
-        text.reserve(rows.bytes.len() * 5 / 4);
-        let (mut rest, mut scratch) = (&rows.bytes[..], Scratch::default());
+        text.reserve(rows.bytes.len().min(2 * BATCH_BYTES) * 5 / 4);
+        let (mut rest, mut scratch) = (rows.bytes.as_bytes(), Scratch::default());
         for (key, value) in &rows.lengths {
             let (row_key, behind) = rest.split_at(*key as usize);
             let (row, behind) = behind.split_at(*value as usize);

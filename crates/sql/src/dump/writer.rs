@@ -8,10 +8,10 @@
 //! 3. The last line of a dump in SQL says that it is complete, as a stream has no name; a folder has `manifest.json` for that, which
 //!    is written last.
 
+use super::bytes::ByteBuffer;
 use super::output::{Output, failed};
 use super::rows::write_header;
 use super::script::{Part, Script, TableRows};
-use super::text::TextBuffer;
 use super::{Figures, Format};
 use crate::{Error, Result, SqlState};
 use gannet_io::{Class, Disk, ErrorKind, Mode, ModeRequest, OpenOptions};
@@ -394,7 +394,7 @@ impl<'t> Writer<'t> {
         match self.format {
             Format::Sql => self.put(&format!("{}\n", table.copy_statement()))?,
             Format::Csv => {
-                let mut header = TextBuffer::default();
+                let mut header = ByteBuffer::default();
                 write_header(&table.columns, &mut header);
                 self.put_bytes(header.as_bytes())?;
             }

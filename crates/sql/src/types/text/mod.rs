@@ -14,7 +14,6 @@ mod scalars;
 mod tests;
 
 pub use names::{quote_identifier, relation_name, relation_number, split_name, type_named};
-pub(crate) use scalars::write_bytes;
 pub use scalars::{read_bool, write_float4, write_float8};
 
 use super::datetime::{self, Zone};

@@ -349,7 +349,7 @@ fn read_escaped(text: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-pub(crate) fn write_bytes(bytes: &[u8], hex: bool, out: &mut String) {
+pub(super) fn write_bytes(bytes: &[u8], hex: bool, out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     if hex {
         out.reserve(2 + bytes.len() * 2);

@@ -1,12 +1,12 @@
-//! The text of rows, which grows by a few bytes at a time.
+//! Rows as they are stored, and their text: bytes that grow by a few at a time.
 
 use crate::digits::{ASCII, eight};
 use crate::escape::{escape, is_plain};
 
-/// Text that something is appended to, again and again. Most pieces are of a few bytes: they are copied by whole words, without asking the
+/// Bytes that something is appended to, again and again. Most pieces are of a few bytes: they are copied by whole words, without asking the
 /// allocator, or a routine that copies, for each.
 #[derive(Debug)]
-pub(super) struct TextBuffer {
+pub(super) struct ByteBuffer {
     /// As long as there is room; what is behind `len` is of no meaning.
     bytes: Vec<u8>,
     len: usize,
@@ -14,16 +14,16 @@ pub(super) struct TextBuffer {
     is_ascii: bool,
 }
 
-impl Default for TextBuffer {
+impl Default for ByteBuffer {
     fn default() -> Self {
-        TextBuffer { bytes: Vec::new(), len: 0, is_ascii: true }
+        ByteBuffer { bytes: Vec::new(), len: 0, is_ascii: true }
     }
 }
 
 /// Powers of ten.
 const POWERS: [u32; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-impl TextBuffer {
+impl ByteBuffer {
     /// What was appended.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -33,7 +33,7 @@ impl TextBuffer {
         self.len
     }
 
-    /// Whether all strings are ASCII that were appended by [`TextBuffer::text`].
+    /// Whether all strings are ASCII that were appended by [`ByteBuffer::text`].
     pub(super) fn strings_are_ascii(&self) -> bool {
         self.is_ascii
     }
@@ -59,7 +59,17 @@ impl TextBuffer {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, more: usize) {
-        self.bytes.resize((self.len + more).max(2 * self.bytes.len()).max(64), 0);
+        self.make_room(more);
+        self.bytes.resize(self.bytes.capacity(), 0);
+    }
+
+    /// Has memory for so many bytes more: by half as much again, or as much as is needed.
+    fn make_room(&mut self, more: usize) {
+        let needed = self.len + more;
+        if self.bytes.capacity() < needed {
+            let capacity = needed.max(self.bytes.capacity() / 2 * 3).max(64);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
     }
 
     /// Appends the first ones of these bytes.
@@ -87,8 +97,9 @@ impl TextBuffer {
     /// Appends bytes.
     #[inline]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.reserve(bytes.len());
-        let to = &mut self.bytes[self.len..self.len + bytes.len()];
+        let Some(to) = self.bytes.get_mut(self.len..self.len + bytes.len()) else {
+            return self.bytes_behind(bytes);
+        };
         self.len += bytes.len();
         // Where they make no whole number of words, the last word has some of what stands before it.
         if let (Some(last), Some(last_to)) = (bytes.last_chunk::<16>(), to.len().checked_sub(16)) {
@@ -112,6 +123,25 @@ impl TextBuffer {
         }
     }
 
+    /// The same where there is no room for them: it is not filled with zeros first.
+    #[cold]
+    #[inline(never)]
+    fn bytes_behind(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
+        self.bytes.truncate(self.len);
+        self.bytes.extend_from_slice(bytes);
+        self.len = self.bytes.len();
+    }
+
+    /// Appends bytes as pairs of digits to the base 16.
+    pub(super) fn hex(&mut self, bytes: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        self.reserve(2 * bytes.len());
+        for byte in bytes {
+            self.put([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]], 2);
+        }
+    }
+
     /// Appends a byte many times.
     pub(super) fn repeat(&mut self, byte: u8, times: usize) {
         self.reserve(times);
@@ -132,7 +162,7 @@ impl TextBuffer {
     /// Appends a string as COPY's format `text` has it, between tabs.
     #[inline]
     pub(super) fn text(&mut self, string: &[u8]) {
-        if is_plain(string) {
+        if is_plain::<true>(string) {
             self.bytes(string);
         } else {
             self.escaped(string);
@@ -142,7 +172,11 @@ impl TextBuffer {
     #[inline(never)]
     fn escaped(&mut self, string: &[u8]) {
         self.is_ascii &= string.is_ascii();
-        escape(string, b'\t', |piece| self.bytes(piece));
+        if is_plain::<false>(string) {
+            self.bytes(string);
+        } else {
+            escape(string, b'\t', |piece| self.bytes(piece));
+        }
     }
 
     /// Appends a whole number.
@@ -195,8 +229,8 @@ mod tests {
     use super::*;
     use crate::types::Numeric;
 
-    fn written(write: impl FnOnce(&mut TextBuffer)) -> String {
-        let mut buffer = TextBuffer::default();
+    fn written(write: impl FnOnce(&mut ByteBuffer)) -> String {
+        let mut buffer = ByteBuffer::default();
         buffer.bytes(b"<");
         write(&mut buffer);
         buffer.byte(b'>');
@@ -214,6 +248,25 @@ mod tests {
             assert_eq!(written(|buffer| buffer.text(lines.as_bytes())), format!("{string}\\n{string}\\\\"));
         }
         assert_eq!(written(|buffer| buffer.repeat(b' ', 70)).len(), 70);
+        assert_eq!(written(|buffer| buffer.hex(&[0, 0xab, 0xff])), "00abff");
+    }
+
+    #[test]
+    fn memory_grows_by_half_or_by_what_is_needed() {
+        let (mut buffer, mut bytes) = (ByteBuffer::default(), Vec::new());
+        for length in [1, 10_000, 3, 100_000, 7, 20_000, 5, 5, 60_000, 1_000_000] {
+            let piece: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let before = buffer.capacity();
+            buffer.bytes(&piece);
+            buffer.byte(b'|');
+            bytes.extend_from_slice(&piece);
+            bytes.push(b'|');
+            assert_eq!(buffer.as_bytes(), bytes);
+            assert!(buffer.capacity() <= bytes.len().max(before / 2 * 3).max(64) * 3 / 2, "{length}");
+        }
+        buffer.clear();
+        buffer.bytes(b"short");
+        assert_eq!(buffer.as_bytes(), b"short");
     }
 
     #[test]
@@ -235,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_was_there_is_gone_when_it_is_emptied() {
-        let mut buffer = TextBuffer::default();
+        let mut buffer = ByteBuffer::default();
         buffer.bytes(&[b'x'; 100]);
         buffer.clear();
         buffer.text(b"a\tb");
