@@ -26,7 +26,7 @@ pub(crate) fn is_plain<const ASCII: bool>(bytes: &[u8]) -> bool {
     const EACH: u64 = u64::MAX / 255;
     let below = |word: u64, least: u64| word.wrapping_sub(EACH * least) & !word;
     let special = |word: u64| {
-        let found = below(word, 14) | below(word ^ EACH * u64::from(b'\\'), 1);
+        let found = below(word, 14) | below(word ^ (EACH * u64::from(b'\\')), 1);
         (found | if ASCII { word } else { 0 }) & EACH << 7 != 0
     };
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
