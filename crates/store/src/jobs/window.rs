@@ -120,8 +120,9 @@ pub(super) struct State {
     /// jobs, and wait for the device. Sums in which older ones fade.
     pub(super) taken: (u64, u64),
     statements: (f64, f64),
-    /// When others were seen last.
+    /// When others were seen last, and when users' statements or commits were.
     seen: Option<Instant>,
+    pub(super) users_seen: Option<Instant>,
     pub(super) probe: Probe,
     probed: Option<Instant>,
     probes: u32,
@@ -145,6 +146,7 @@ impl State {
             taken: (0, 0),
             statements: (0.0, 0.0),
             seen: None,
+            users_seen: None,
             probe: Probe::No,
             probed: None,
             probes: 0,
