@@ -480,6 +480,7 @@ fn what_is_no_backup_is_said_so() {
         (&["backup", "missing.gnt", "backups"][..], "does not exist"),
         (&["backup", "shop.gnt", "backups", "--since", "latest"], "take a full one first"),
         (&["backup", "shop.gnt", "-", "--keep", "2"], "a stream has none"),
+        (&["backup", "shop.gnt", "backups", "--keep", "-1"], "invalid value '-1' for '--keep <N>'"),
         (&["backup", "shop.gnt", "backups", "--compress=99"], "99"),
         (&["verify", "backups"], "no complete backup"),
         (&["verify", "nowhere"], "there is no backup"),

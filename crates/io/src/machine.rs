@@ -13,14 +13,32 @@ pub struct Memory {
     pub swap_total: Option<u64>,
     /// Of it, what is not used.
     pub swap_free: Option<u64>,
-    /// The least limit of the control groups around the process.
+    /// The limit of that control group around the process which has used most of its own.
     pub cgroup_limit: Option<u64>,
-    /// What the innermost group uses.
+    /// What is used of it.
     pub cgroup_used: Option<u64>,
     /// Of it, cached files that are not in use: what the kernel takes back first.
     pub cgroup_cached: Option<u64>,
+    /// The least limit of all these groups; `None` where only the tightest one is known.
+    pub cgroup_least: Option<u64>,
     /// The least limit of swap space.
     pub cgroup_swap_limit: Option<u64>,
+}
+
+/// A control group that has a limit: it, what is used, and what of that is cached files that are not in use.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    limit: u64,
+    used: Option<u64>,
+    cached: Option<u64>,
+}
+
+impl Group {
+    /// Which part of it is used and cannot be had back at once.
+    fn fill(&self) -> f64 {
+        let used = self.used.unwrap_or(0).saturating_sub(self.cached.unwrap_or(0));
+        used as f64 / self.limit.max(1) as f64
+    }
 }
 
 impl Memory {
@@ -47,21 +65,32 @@ impl Memory {
         }
     }
 
-    /// Reads the limits of the group this process is in and of all groups around it: the least one counts.
+    /// Notes what is used of a group, of which others may use more than this process.
+    fn add_group(&mut self, tightest: &mut Option<Group>, group: Group) {
+        self.cgroup_least = least(self.cgroup_least, Some(group.limit));
+        // Of equal ones the narrowest limit.
+        let rank = |group: &Group| (group.fill(), std::cmp::Reverse(group.limit));
+        if tightest.as_ref().is_none_or(|before| rank(&group) > rank(before)) {
+            *tightest = Some(group);
+        }
+    }
+
+    /// Reads limits and use of the group this process is in and of all groups around it.
     fn add_cgroup(&mut self, groups: &str, root: &Path) {
         let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
         let cached = |folder: &Path, field: &str| {
             let text = std::fs::read_to_string(folder.join("memory.stat")).ok()?;
             text.lines().find_map(|line| line.strip_prefix(field)?.trim().parse::<u64>().ok())
         };
+        let mut tightest = None;
         if let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::")) {
             for folder in Path::new(path.trim_start_matches('/')).ancestors().map(|part| root.join(part)) {
-                self.cgroup_limit = least(self.cgroup_limit, number(folder.join("memory.max")));
                 self.cgroup_swap_limit =
                     least(self.cgroup_swap_limit, number(folder.join("memory.swap.max")));
-                if self.cgroup_used.is_none() {
-                    self.cgroup_used = number(folder.join("memory.current"));
-                    self.cgroup_cached = self.cgroup_used.and_then(|_| cached(&folder, "inactive_file "));
+                if let Some(limit) = number(folder.join("memory.max")) {
+                    let used = number(folder.join("memory.current"));
+                    let cached = used.and_then(|_| cached(&folder, "inactive_file "));
+                    self.add_group(&mut tightest, Group { limit, used, cached });
                 }
             }
         }
@@ -76,19 +105,21 @@ impl Memory {
             for folder in Path::new(&path).ancestors().map(|part| root.join("memory").join(part)) {
                 // Without a limit it is a number beyond all memory.
                 let limit = number(folder.join("memory.limit_in_bytes")).filter(|&limit| limit < 1 << 60);
-                self.cgroup_limit = least(self.cgroup_limit, limit);
-                if self.cgroup_used.is_none() {
-                    self.cgroup_used = number(folder.join("memory.usage_in_bytes"));
-                    self.cgroup_cached =
-                        self.cgroup_used.and_then(|_| cached(&folder, "total_inactive_file "));
+                if let Some(limit) = limit {
+                    let used = number(folder.join("memory.usage_in_bytes"));
+                    let cached = used.and_then(|_| cached(&folder, "total_inactive_file "));
+                    self.add_group(&mut tightest, Group { limit, used, cached });
                 }
             }
+        }
+        if let Some(Group { limit, used, cached }) = tightest {
+            (self.cgroup_limit, self.cgroup_used, self.cgroup_cached) = (Some(limit), used, cached);
         }
     }
 
     /// What a process here can have at most: the machine's memory or the group's limit.
     pub fn limit(&self) -> Option<u64> {
-        least(self.total, self.cgroup_limit)
+        least(self.total, self.cgroup_least.or(self.cgroup_limit))
     }
 }
 
@@ -164,14 +195,26 @@ mod tests {
         std::fs::write(root.path().join("a/memory.max"), "1000\n").unwrap();
         std::fs::write(inner.join("memory.max"), "max\n").unwrap();
         std::fs::write(inner.join("memory.current"), "300\n").unwrap();
-        std::fs::write(inner.join("memory.stat"), "anon 9\ninactive_file 120\nactive_file 30\n").unwrap();
-        let mut memory = Memory { total: Some(5000), ..Memory::default() };
-        memory.add_cgroup("0::/a/b\n", root.path());
-        assert_eq!(
-            (memory.cgroup_limit, memory.cgroup_used, memory.limit()),
-            (Some(1000), Some(300), Some(1000))
-        );
-        assert_eq!(memory.cgroup_cached, Some(120));
+        std::fs::write(root.path().join("a/memory.current"), "900\n").unwrap();
+        std::fs::write(root.path().join("a/memory.stat"), "anon 9\ninactive_file 120\nactive_file 30\n")
+            .unwrap();
+        let look = |total| {
+            let mut memory = Memory { total, ..Memory::default() };
+            memory.add_cgroup("0::/a/b\n", root.path());
+            ((memory.cgroup_limit, memory.cgroup_used, memory.cgroup_cached), memory.limit())
+        };
+        // Others in the group around it have used most of that.
+        assert_eq!(look(Some(5000)), ((Some(1000), Some(900), Some(120)), Some(1000)));
+        // A narrower limit of its own holds for what it may have; what is nearly used up is the other one still.
+        std::fs::write(inner.join("memory.max"), "500\n").unwrap();
+        assert_eq!(look(None), ((Some(1000), Some(900), Some(120)), Some(500)));
+        std::fs::write(inner.join("memory.current"), "480\n").unwrap();
+        assert_eq!(look(None), ((Some(500), Some(480), None), Some(500)));
+        // Where nothing is told of use, the narrowest one.
+        for file in [inner.join("memory.current"), root.path().join("a/memory.current")] {
+            std::fs::remove_file(file).unwrap();
+        }
+        assert_eq!(look(None), ((Some(500), None, None), Some(500)));
     }
 
     #[test]

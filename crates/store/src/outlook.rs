@@ -150,7 +150,9 @@ impl Notes {
     /// How something grows that is `value` at `at`, since the first note that has it.
     fn growth(&self, of: impl Fn(&Note) -> Option<u64>, value: u64, at: Instant) -> Growth {
         let notes = self.0.lock();
-        let first = notes.iter().find_map(|note| of(note).map(|value| (note.at, value)));
+        // Nobody notes anything while the thread that does is held up.
+        let recent = notes.iter().skip_while(|note| at - note.at > NOTE_EVERY * NOTES as u32);
+        let first = recent.into_iter().find_map(|note| of(note).map(|value| (note.at, value)));
         let Some((since, before)) = first else { return Growth::default() };
         let looked = at - since;
         let seconds = looked.as_secs_f64();

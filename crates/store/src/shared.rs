@@ -31,7 +31,7 @@ use gannet_base::{PageId, TreeId, TxnId};
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The catalog: one entry for each tree, versioned like any row.
 pub(crate) const CATALOG: TreeId = TreeId(1);
@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) moved_values: Mutex<Option<Instant>>,
     /// Undo segments freed since the start.
     pub(crate) segments_swept: AtomicU64,
+    /// Changes that no transaction's number tells of, each before it is seen: what was taken back, or freed as garbage.
+    pub(crate) undone_or_swept: AtomicU64,
     /// The first transaction number of this life: whoever has a lower one and has not ended was cut short by a crash.
     pub(crate) first_txn: TxnId,
     /// What is left to be done since the database was opened.
@@ -271,6 +273,11 @@ impl Shared {
         Ok(Entry::decode(&payload).and_then(|e| crate::catalog::decode(e.value)))
     }
 
+    /// To be called before somebody sees it.
+    pub(crate) fn note_undone_or_swept(&self) {
+        self.undone_or_swept.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn revert_entry(&self, tree: &BTree<'_>, at: UndoPtr, record: &UndoRecord) -> Result<()> {
         loop {
             let leaf = tree.leaf_exclusive(&record.key)?;
@@ -300,6 +307,7 @@ impl Shared {
             }
             undo::mark_latched(&mut mtr, undo_part, at, !planted(Mutation::DoneNotMarked), None);
             let underfull = is_underfull(mtr.page(part));
+            self.note_undone_or_swept();
             mtr.commit()?;
             if underfull {
                 tree.shrink_if_possible(&record.key)?;

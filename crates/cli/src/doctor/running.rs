@@ -67,6 +67,8 @@ fn machine_of(row: &Value) -> (Memory, Pressure) {
         cgroup_limit: bytes("cgroup_limit_bytes"),
         cgroup_used: bytes("cgroup_used_bytes"),
         cgroup_cached: bytes("cgroup_cached_bytes"),
+        // The view tells of the tightest group only.
+        cgroup_least: None,
         cgroup_swap_limit: bytes("cgroup_swap_limit_bytes"),
     };
     let pressure = Pressure {

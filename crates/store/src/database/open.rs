@@ -525,6 +525,7 @@ impl Database {
             compacting: Mutex::new(()),
             moved_values: Mutex::new(None),
             segments_swept: AtomicU64::new(0),
+            undone_or_swept: AtomicU64::new(0),
             first_txn: next_txn,
             restart,
             hot_pages,

@@ -108,7 +108,15 @@ impl Database {
             since_unix_us: since(snapshot.age),
             age_seconds: snapshot.age.as_secs_f64(),
         });
-        let without_oldest = snapshots.iter().skip(1).map(|s| s.xmin.0).min().unwrap_or(u64::MAX);
+        // As everybody is told who asks who holds garbage back: a holder may have several snapshots, and write besides.
+        let holds_alone = |oldest: &SnapshotStat| {
+            let holders = self.holders();
+            holders
+                .iter()
+                .find(|holder| holder.number == oldest.number)
+                .map_or(0, |holder| holder.alone_bytes)
+        };
+        let held_alone = holder.as_ref().map_or(0, holds_alone);
         let horizon = registry.horizon().0;
         let writer = |report: &crate::TransactionReport| WriterStat {
             id: report.id.0,
@@ -125,15 +133,17 @@ impl Database {
             oldest_holder: holder,
             writers: writers.iter().take(WRITERS_MOST).map(writer).collect(),
             writers_count: writers.len() as u64,
-            garbage: self.garbage_stat(horizon, oldest_active, without_oldest.min(oldest_active)),
+            garbage: self.garbage_stat(horizon, oldest_active, held_alone),
         }
     }
 
-    /// Undo segments that no running transaction writes to: those whose transactions are all below the horizon may be freed, `without_oldest` is where it would be
-    /// without the oldest snapshot.
-    fn garbage_stat(&self, horizon: u64, oldest_active: u64, without_oldest: u64) -> GarbageStat {
+    /// Undo segments that no running transaction writes to: those whose transactions are all below the horizon may be freed. Whoever has the oldest snapshot
+    /// holds so many bytes of the others alone.
+    fn garbage_stat(&self, horizon: u64, oldest_active: u64, held_alone: u64) -> GarbageStat {
+        let segment_bytes = EXTENT_PAGES * self.page_size() as u64;
         let mut garbage = GarbageStat {
-            segment_bytes: EXTENT_PAGES * self.page_size() as u64,
+            segment_bytes,
+            held_by_oldest_snapshot: held_alone / segment_bytes,
             swept_segments: self.shared.segments_swept.load(Ordering::Relaxed),
             ..GarbageStat::default()
         };
@@ -144,7 +154,6 @@ impl Database {
                 continue;
             }
             garbage.held_segments += 1;
-            garbage.held_by_oldest_snapshot += u64::from(newest < without_oldest);
             garbage.held_by_writers += u64::from(newest >= oldest_active);
         }
         garbage

@@ -245,15 +245,15 @@ impl Beside {
     }
 }
 
-/// By what it is told that something was changed: transactions, how often each of them has written or taken back, what was swept, and what a
-/// compaction has put elsewhere.
+/// By what it is told that something was changed: transactions, how often each of them has written or taken back, what was taken back meanwhile or
+/// swept, and what was put elsewhere.
 /// (The log grows by notes of pages that came home, too.)
 #[derive(PartialEq)]
 struct Moment {
     next: TxnId,
     horizon: TxnId,
     active: Vec<(TxnId, u32, u32)>,
-    swept: u64,
+    undone_or_swept: u64,
     moved: u64,
 }
 
@@ -264,7 +264,7 @@ impl Moment {
             next: shared.registry.next_txn(),
             horizon: shared.registry.horizon(),
             active: active.iter().map(|txn| (txn.id(), txn.sequence(), txn.reverts())).collect(),
-            swept: shared.segments_swept.load(Ordering::Relaxed),
+            undone_or_swept: shared.undone_or_swept.load(Ordering::SeqCst),
             moved: shared.core.nodes_moved.load(Ordering::SeqCst),
         }
     }

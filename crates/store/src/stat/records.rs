@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// Bytes that a tree's figures take with each thread, the map's share included.
 const TALLY_BYTES: u64 = 2 * size_of::<Tally>() as u64;
+/// Bytes of an undo segment that is known, with its place in a map.
+const SEGMENT_BYTES: u64 = 2 * size_of::<(PageId, Segment)>() as u64;
 
 /// What was counted of a tree.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +108,8 @@ impl Records {
     ) -> Result<Arc<Self>> {
         // Those of each thread, the reserve's too, and the sum.
         let tallies = (wanted.trees.len() * (WORKERS + 2)) as u64 * TALLY_BYTES;
-        let memory = engine.memory(Purpose::Work, tallies)?;
+        let segments = shared.resting_undo().len() as u64 * SEGMENT_BYTES;
+        let memory = engine.memory(Purpose::Work, tallies + segments)?;
         Ok(Arc::new(Records {
             shared: Arc::clone(shared),
             horizon: shared.registry.horizon(),

@@ -213,6 +213,7 @@ impl Shared {
                 // It may be long until this thread is through.
                 self.unless_passing(self.core.prepare_log())?;
                 self.end_old_holders();
+                self.note_figures();
             }
             let Some(records) = undo::read_page(core, id, segment)? else { break };
             round.undo_page();
@@ -243,6 +244,7 @@ impl Shared {
             BTree::new(core, &self.undo_directory).remove_with(&mut mtr, &segment.key(), |mtr| {
                 mtr.allocations().free_extent_of(UNDO_PAGES, segment.first)
             })?;
+        self.note_undone_or_swept();
         mtr.commit()?;
         Ok(Swept::Freed { underfull })
     }
@@ -269,9 +271,12 @@ impl Shared {
                 && let Some((id, _)) = crate::catalog::decode(&record.value)
             {
                 round.frees_tree();
-                if !self
-                    .free_tree(id, &|| !self.is_stopping() && !round.gives_up() && round.breathe().is_ok())?
-                {
+                // It takes many steps: whoever begins to look amid them is told when it has ended.
+                self.note_undone_or_swept();
+                let freed = self
+                    .free_tree(id, &|| !self.is_stopping() && !round.gives_up() && round.breathe().is_ok());
+                self.note_undone_or_swept();
+                if !freed? {
                     return Ok(false);
                 }
                 round.done.trees += 1;
@@ -285,6 +290,7 @@ impl Shared {
             && record.previous_flags & entry::OVERFLOW != 0
             && self.find_tree(record.tree).is_some()
         {
+            self.note_undone_or_swept();
             overflow::free(&self.core, record.tree, at, record)?;
             round.long_value(record.tree);
         }
@@ -306,6 +312,7 @@ impl Shared {
         let part = mtr.add(leaf);
         mtr.remove_entry(part, &record.key);
         let underfull = is_underfull(mtr.page(part));
+        self.note_undone_or_swept();
         mtr.commit()?;
         if underfull {
             tree.shrink_if_possible(&record.key)?;
@@ -342,6 +349,7 @@ impl Shared {
             let part = mtr.add(leaf);
             mtr.node(part, &NodeOp::Image { image: &image });
             let underfull = is_underfull(mtr.page(part));
+            self.note_undone_or_swept();
             mtr.commit()?;
             round.done.outcomes += dead as u64;
             if underfull {

@@ -89,3 +89,37 @@ fn a_segment_that_keeps_much_from_being_freed_does_not_wait_until_it_is_full() {
     assert_eq!(write(1), 1);
     assert_eq!(write(1), 0);
 }
+
+/// By it exact statistics are told that something was changed of which no transaction's number tells.
+#[test]
+fn what_is_taken_back_and_what_is_swept_is_counted() {
+    let (db, tree) = create(None);
+    let key = |number: u64| number.to_be_bytes();
+    let mut txn = db.begin(TransactionOptions::default());
+    (0..100).for_each(|number| txn.insert(&tree, &key(number), &[7; 5000]).unwrap());
+    let other = txn.create_tree("other").unwrap();
+    txn.insert(&other, b"row", b"value").unwrap();
+    txn.commit().unwrap();
+    let shared = Arc::clone(&db.begin(TransactionOptions::default()).shared);
+    let count = || shared.undone_or_swept.load(std::sync::atomic::Ordering::SeqCst);
+    let before = count();
+    let mut txn = db.begin(TransactionOptions::default());
+    (0..10).for_each(|number| assert!(txn.delete(&tree, &key(number)).unwrap()));
+    assert_eq!(count(), before, "transactions tell of that");
+    txn.rollback().unwrap();
+    assert_eq!(count(), before + 10);
+    let before = count();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.delete(&tree, &key(20)).unwrap());
+    txn.update(&tree, &key(21), b"short").unwrap();
+    txn.commit().unwrap();
+    db.sweep().unwrap();
+    // A dead entry, two long values, and the segment that tells of them.
+    assert!(count() >= before + 4, "{}", count() - before);
+    let before = count();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.drop_tree("other").unwrap());
+    txn.commit().unwrap();
+    db.sweep().unwrap();
+    assert!(count() >= before + 4, "{}", count() - before);
+}
