@@ -81,17 +81,19 @@ impl<'a> Entry<'a> {
     #[inline]
     pub(crate) fn decode(payload: &'a [u8]) -> Option<Self> {
         let (&flags, rest) = payload.split_first()?;
-        if flags & !KNOWN_FLAGS != 0 || (flags & OVERFLOW != 0 && rest.len() < REFERENCE_LEN) {
+        let header = if flags & VERSIONED == 0 { 0 } else { HEADER_LEN };
+        if flags & !KNOWN_FLAGS != 0 || rest.len() < header {
             return None;
         }
-        if flags & VERSIONED == 0 {
-            return Some(Entry { flags, writer: TxnId::NONE, undo: UndoPtr::NONE, value: rest });
-        }
-        if rest.len() < HEADER_LEN {
+        let value = &rest[header..];
+        if flags & OVERFLOW != 0 && value.len() < REFERENCE_LEN {
             return None;
+        }
+        if header == 0 {
+            return Some(Entry { flags, writer: TxnId::NONE, undo: UndoPtr::NONE, value });
         }
         let (writer, undo) = (TxnId(get_u64(rest, 0)), UndoPtr(get_u64(rest, 8)));
-        Some(Entry { flags, writer, undo, value: &rest[HEADER_LEN..] })
+        Some(Entry { flags, writer, undo, value })
     }
 
     /// Appends the payload.
@@ -210,6 +212,20 @@ mod tests {
             assert_eq!(bytes.len(), entry.encoded_len());
             assert_eq!(Entry::decode(&bytes), Some(entry));
             assert_eq!(Entry::decode(&[0xF0, 1, 2]), None);
+        }
+    }
+
+    #[test]
+    fn a_reference_that_is_cut_short_was_taken_for_one_behind_a_header() {
+        for flags in [OVERFLOW, OVERFLOW | VERSIONED, OVERFLOW | VERSIONED | LOCK] {
+            let header = if flags & VERSIONED == 0 { 0 } else { HEADER_LEN };
+            for len in 0..=REFERENCE_LEN {
+                let mut payload = vec![1; 1 + header + len];
+                payload[0] = flags;
+                let entry = Entry::decode(&payload);
+                assert_eq!(entry.is_some(), len == REFERENCE_LEN, "{flags}, {len}");
+                assert!(entry.is_none_or(|entry| decode_reference(entry.value).0 > 0));
+            }
         }
     }
 

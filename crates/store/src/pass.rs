@@ -89,6 +89,9 @@ pub(crate) trait Visitor: Send + Sync + 'static {
     /// An extent that belongs to nobody has pages that are marked as used.
     fn used_and_free(&self, first: PageId, extent: Extent);
 
+    /// An extent whose space map cannot be read, or the part of it that begins at `first`: its pages are not shown.
+    fn unknown(&self, first: PageId);
+
     /// Whether a page in use of this tree may be one that nobody has written yet.
     fn may_be_unwritten(&self, owner: TreeId) -> bool;
 
@@ -321,6 +324,7 @@ impl<V: Visitor> Pass<V> {
         let map = space::map_page(part.start / EXTENT_PAGES / per_group, core.page_size);
         let first = PageId(part.start);
         let Ok(extent) = extent_of(core, first) else {
+            self.visitor.unknown(first);
             if part.contains(&map.0) {
                 out.push((map, SYSTEM));
             }

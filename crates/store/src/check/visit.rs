@@ -42,6 +42,10 @@ impl Visitor for Check {
         self.find(first, TreeId(0), what, Stake::Allocation);
     }
 
+    fn unknown(&self, _first: PageId) {
+        // The map itself is found damaged.
+    }
+
     fn may_be_unwritten(&self, owner: TreeId) -> bool {
         owner == UNDO_PAGES || !self.is_known(owner)
     }

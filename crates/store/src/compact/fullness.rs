@@ -126,6 +126,8 @@ impl Visitor for Fullness {
 
     fn used_and_free(&self, _first: PageId, _extent: Extent) {}
 
+    fn unknown(&self, _first: PageId) {}
+
     fn may_be_unwritten(&self, _owner: TreeId) -> bool {
         true
     }

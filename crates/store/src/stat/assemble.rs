@@ -2,7 +2,7 @@
 
 use super::across::Across;
 use super::instant::Sample;
-use super::leaf::{Leading, Leaf};
+use super::leaf::{ENTRY_OVERHEAD, Leading, Leaf};
 use super::maps::Owners;
 use super::records::{Counted, Tally};
 use super::report::{DuplicateStat, FILL_STEPS, Figure, OrderStat, SpaceStat, TreeContents, TreeStat};
@@ -39,9 +39,10 @@ impl Parts {
     fn used(&self) -> Owners {
         match self {
             Parts::Counted(counted) => {
-                let figure = |(&tree, &pages)| (tree, Figure::exact(pages));
+                let unseen = counted.unseen as f64;
+                let figure = |(&tree, &pages)| (tree, Figure { error: unseen, ..Figure::exact(pages) });
                 let pages = counted.used.iter().map(figure).collect();
-                Owners { pages, unseen: 0.0 }.with_own_roots()
+                Owners { pages, unseen }.with_own_roots()
             }
             Parts::Sampled { used, .. } => used.clone(),
         }
@@ -64,6 +65,10 @@ pub(super) fn space(shared: &Shared, all: &Trees, parts: &Parts) -> SpaceStat {
             _ if !is_known_owner(tree, all) => add(&mut space.passing_pages, pages),
             _ => {}
         }
+    }
+    if let Parts::Counted(_) = parts {
+        // Each of them is one owner's only, or free.
+        used.error = unseen.error;
     }
     space.free_pages = Figure { value: (space.file_pages as f64 - used.value).max(0.0), error: used.error };
     space
@@ -90,7 +95,8 @@ pub(super) fn trees(
         let contents = match parts {
             Parts::Counted(counted) => {
                 let tally = counted.trees.get(&tree);
-                tally.map(|tally| counted_contents(tree, tally, &counted.across, has_leading))
+                let page_size = shared.core.page_size;
+                tally.map(|tally| counted_contents(tree, tally, &counted.across, page_size, has_leading))
             }
             Parts::Sampled { samples, .. } => {
                 let sample = samples.get(&tree).filter(|sample| !sample.leaves.is_empty());
@@ -119,15 +125,16 @@ enum What {
 /// Tells what a leaf has of something.
 type Of<'o> = &'o dyn Fn(&Leaf) -> u64;
 
-/// Sums over a tree's leaves, and ratios of such.
+/// Sums over a tree's leaves, and ratios of such, which are so much of a leaf's own at most where none has any.
 struct Sums<'s> {
     total: &'s dyn Fn(What, Of<'_>) -> Figure,
-    ratio: &'s dyn Fn(Of<'_>, Of<'_>) -> Figure,
+    ratio: &'s dyn Fn(Of<'_>, Of<'_>, f64) -> Figure,
+    page_size: usize,
 }
 
 impl Sums<'_> {
     fn percent(&self, above: Of<'_>, below: Of<'_>) -> Figure {
-        let part = (self.ratio)(above, below);
+        let part = (self.ratio)(above, below, 1.0);
         Figure { value: 100.0 * part.value, error: 100.0 * part.error }
     }
 
@@ -148,7 +155,7 @@ impl Sums<'_> {
             dead_bytes: bytes(|leaf| leaf.dead_bytes),
             long_values: entries(|leaf| leaf.long_values),
             long_value_bytes: bytes(|leaf| leaf.long_bytes),
-            average_row_bytes: (self.ratio)(&row_bytes, &|leaf| leaf.rows),
+            average_row_bytes: (self.ratio)(&row_bytes, &|leaf| leaf.with_bytes, self.page_size as f64),
             fill_percent: self.percent(&|leaf| leaf.used_bytes, &|leaf| leaf.page_bytes),
             fill_leaves: std::array::from_fn::<_, FILL_STEPS, _>(fill),
             free_bytes: bytes(|leaf| leaf.free_bytes),
@@ -158,11 +165,21 @@ impl Sums<'_> {
     }
 }
 
-fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: bool) -> TreeContents {
+fn counted_contents(
+    tree: TreeId,
+    tally: &Tally,
+    across: &Across,
+    page_size: usize,
+    has_leading: bool,
+) -> TreeContents {
     let leaf = &tally.leaf;
     let sums = Sums {
         total: &|_, of| Figure::exact(of(leaf)),
-        ratio: &|above, below| Figure { value: above(leaf) as f64 / (below(leaf).max(1)) as f64, error: 0.0 },
+        ratio: &|above, below, _| Figure {
+            value: above(leaf) as f64 / (below(leaf).max(1)) as f64,
+            error: 0.0,
+        },
+        page_size,
     };
     let steps = tally.steps;
     let (more, longest) = across.runs_of(tree);
@@ -180,7 +197,7 @@ fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: b
         longest: longest.max(tally.longest),
         longest_is_exact: across.is_complete(),
     };
-    TreeContents {
+    let mut contents = TreeContents {
         leaves_read: leaf.leaves,
         depth: tally.level + 1,
         leaf_pages: Figure::exact(leaf.leaves),
@@ -196,6 +213,19 @@ fn counted_contents(tree: TreeId, tally: &Tally, across: &Across, has_leading: b
             backward_percent: percent(steps.backward),
         },
         ..sums.contents()
+    };
+    if leaf.with_bytes == 0 {
+        length_is_unknown(&mut contents, page_size);
+    }
+    contents
+}
+
+/// None of the rows that were looked at has its bytes on a leaf, as somebody is deleting them: on average they are no longer than a page, and what
+/// long values take.
+fn length_is_unknown(contents: &mut TreeContents, page_size: usize) {
+    let (rows, long) = (contents.rows, contents.long_value_pages);
+    if rows != Figure::exact(0) {
+        contents.average_row_bytes.error = (1.0 + long.value + long.error) * page_size as f64;
     }
 }
 
@@ -203,6 +233,8 @@ fn sampled_contents(sample: &Sample, pages: Figure, page_size: usize, has_leadin
     let mean =
         |of: fn(&Leaf) -> u64| sample.leaves.iter().map(of).sum::<u64>() as f64 / sample.leaves.len() as f64;
     let (entries, bytes) = (mean(|leaf| leaf.entries), mean(|leaf| leaf.used_bytes));
+    // Where all that were looked at are empty, others need not be.
+    let entries = if entries > 0.0 { entries } else { (page_size / ENTRY_OVERHEAD) as f64 };
     let most = |what: What| match what {
         What::Entries => entries,
         What::Bytes => bytes,
@@ -210,7 +242,8 @@ fn sampled_contents(sample: &Sample, pages: Figure, page_size: usize, has_leadin
     };
     let sums = Sums {
         total: &|what, of| sample.total(of, most(what)),
-        ratio: &|above, below| sample.ratio(above, below),
+        ratio: &|above, below, most| sample.ratio(above, below, most),
+        page_size,
     };
     let mut contents = TreeContents {
         leaves_read: sample.leaves.len() as u64,
@@ -234,6 +267,9 @@ fn sampled_contents(sample: &Sample, pages: Figure, page_size: usize, has_leadin
         DuplicateStat { total, longest: sample.longest, longest_is_exact }
     });
     long_values(&mut contents, sample, pages, page_size);
+    if sample.leaves.iter().all(|leaf| leaf.with_bytes == 0) {
+        length_is_unknown(&mut contents, page_size);
+    }
     contents
 }
 
@@ -259,8 +295,9 @@ fn long_values(contents: &mut TreeContents, sample: &Sample, pages: Figure, page
     };
     contents.long_values = off(contents.long_values, most / 2.0);
     contents.long_value_bytes = off(contents.long_value_bytes, most * page_size as f64);
-    if contents.rows.value > 0.0 {
-        contents.average_row_bytes.error += most * page_size as f64 / contents.rows.value;
+    let with_bytes = sample.total(&|leaf| leaf.with_bytes, 0.0).value;
+    if with_bytes > 0.0 {
+        contents.average_row_bytes.error += most * page_size as f64 / with_bytes;
     }
 }
 
@@ -269,9 +306,12 @@ mod tests {
     use super::super::across::Edge;
     use super::super::order::Steps;
     use super::*;
+    use crate::shared::CATALOG;
     use crate::{Engine, EngineOptions};
     use gannet_io::sim::SimDisk;
     use std::sync::Arc;
+
+    const PAGE: usize = 4096;
 
     /// Five leaves, three of which may go on with what the leaf before ends with, as a run over the first three of them does.
     fn contents(limit: u64) -> TreeContents {
@@ -281,7 +321,7 @@ mod tests {
         (0..3).for_each(|_| across.add_run(tree, Edge { hash: 7, count: 4 }));
         let leaf = Leaf { leaves: 5, duplicates: 10, goes_on: 3, ..Leaf::default() };
         let steps = Steps { steps: 3, scattered: 2, backward: 0 };
-        counted_contents(tree, &Tally { leaf, steps, ..Tally::default() }, &across, true)
+        counted_contents(tree, &Tally { leaf, steps, ..Tally::default() }, &across, PAGE, true)
     }
 
     #[test]
@@ -297,5 +337,49 @@ mod tests {
         let OrderStat { scattered_percent, backward_percent, .. } = partial.order;
         assert!(scattered_percent.covers(50.0) && scattered_percent.covers(75.0), "{scattered_percent:?}");
         assert_eq!(backward_percent, Figure { value: 0.0, error: 25.0 });
+    }
+
+    #[test]
+    fn what_no_space_map_tells_may_be_anybodys() {
+        let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        // Two groups: the first one's map could not be read, which lists the roots.
+        let used = BTreeMap::from([(SYSTEM, 2), (TreeId(20), 50)]);
+        let across = Across::new(&engine, 0).unwrap();
+        let counted = Counted { trees: BTreeMap::new(), used, unseen: 160, across, bytes_read: 0 };
+        let owners = Parts::Counted(counted).used();
+        let off = |value: f64| Figure { value, error: 160.0 };
+        assert_eq!((owners.of(TreeId(20)), owners.of(TreeId(21))), (off(50.0), off(0.0)));
+        assert_eq!((owners.of(CATALOG), owners.of(SYSTEM)), (off(1.0), off(0.0)));
+    }
+
+    /// Four leaves of a hundred.
+    fn sampled(leaf: Leaf) -> TreeContents {
+        let sample = Sample {
+            leaf_pages: Figure::exact(100),
+            inner_pages: Figure::exact(2),
+            depth: 3,
+            leaves: vec![Leaf { leaves: 1, page_bytes: PAGE as u64, used_bytes: 100, ..leaf }; 4],
+            longest: 0,
+            parents: vec![Steps::default()],
+            parent_pages: Figure::exact(2),
+        };
+        sampled_contents(&sample, Figure::exact(102), PAGE, true)
+    }
+
+    #[test]
+    fn of_what_the_sample_had_nothing_the_rest_was_said_to_have_exactly_none() {
+        let empty = sampled(Leaf { free_bytes: 3996, ..Leaf::default() });
+        // As many as a leaf with a few short rows has.
+        assert!(empty.entries.covers(96.0 * 20.0) && empty.rows.covers(96.0 * 20.0), "{empty:?}");
+        assert!(empty.average_row_bytes.covers(100.0), "{:?}", empty.average_row_bytes);
+        assert!(!empty.duplicates.unwrap().total.is_exact());
+        // The other parent may have any steps.
+        assert!(empty.order.backward_percent.covers(100.0) && empty.order.scattered_percent.covers(100.0));
+        let full = sampled(Leaf { entries: 40, rows: 40, with_bytes: 40, key_bytes: 40, ..Leaf::default() });
+        assert!(full.free_percent.covers(50.0) && !full.free_bytes.is_exact(), "{:?}", full.free_percent);
+        // Rows that somebody is deleting have no length here.
+        let going = sampled(Leaf { entries: 40, rows: 40, ..Leaf::default() });
+        assert!(going.rows.covers(4000.0) && going.average_row_bytes.covers(100.0), "{going:?}");
     }
 }

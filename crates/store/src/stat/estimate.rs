@@ -6,8 +6,8 @@
 //! so errors are rather stated too large.
 //!
 //! What is seldom has to be treated apart: where few parts of the sample have any of something, or all have the same of it, the spread says
-//! nothing of the error. If none of *n* is different, at most 3 in *n* parts are, in 95 of 100 cases; and as much is added to the error. So
-//! nothing that was not counted is called exact.
+//! nothing of the error. If none of *n* is different, at most 3 in *n* parts are, in 95 of 100 cases; and as much is added to the error. Of a
+//! ratio nothing is known where the sample has nothing to divide by. So nothing that was not counted is called exact.
 
 use super::report::Figure;
 
@@ -69,19 +69,17 @@ pub(super) fn multiply(a: Figure, b: Figure) -> Figure {
     Figure { value: a.value * b.value, error }
 }
 
-/// The ratio of two sums over the same parts, from a sample of `whole` parts; 0 where there is nothing to divide by. A part's own ratio is
-/// `most` at most, or as a rule like that of the others.
+/// The ratio of two sums over the same parts, from a sample of `whole` parts; 0 where there is nothing to divide by, exact only in a census.
+/// A part's own ratio is `most` at most, or as a rule like that of the others.
 pub(super) fn ratio(above: &[f64], below: &[f64], whole: f64, most: f64) -> Figure {
     let (top, bottom): (f64, f64) = (above.iter().sum(), below.iter().sum());
-    if bottom == 0.0 {
-        return Figure::default();
-    }
-    let (value, count) = (top / bottom, above.len() as f64);
+    let count = above.len() as f64;
+    let value = if bottom == 0.0 { 0.0 } else { top / bottom };
     if count >= whole {
         return Figure { value, error: 0.0 };
     }
-    if above.len() == 1 {
-        return Figure { value, error: value };
+    if bottom == 0.0 || above.len() == 1 {
+        return Figure { value, error: value.max(most) };
     }
     let off = above.iter().zip(below).map(|(x, y)| (x - value * y).powi(2)).sum::<f64>() / (count - 1.0);
     let left_out = 1.0 - count / whole;
@@ -119,6 +117,19 @@ mod tests {
         assert_eq!(seen.value, 0.0);
         // In one leaf of a hundred.
         assert!(seen.covers(300.0 * 50.0) && !seen.covers(3_000.0 * 50.0));
+    }
+
+    #[test]
+    fn a_ratio_that_the_sample_has_nothing_of_was_an_exact_nothing() {
+        let nothing = Figure { value: 0.0, error: 0.0 };
+        let unknown = Figure { value: 0.0, error: 4096.0 };
+        assert_eq!(ratio(&[0.0; 4], &[0.0; 4], 9.0, 4096.0), unknown, "nothing to divide by");
+        assert_eq!(ratio(&[], &[], 9.0, 4096.0), unknown, "nothing was looked at");
+        assert_eq!(ratio(&[0.0], &[5.0], 9.0, 4096.0), unknown, "one that has none");
+        let few = ratio(&[0.0; 30], &[5.0; 30], 90.0, 4096.0);
+        assert!(few.covers(409.6) && !few.covers(4096.0), "three of the thirty may have some: {few:?}");
+        assert_eq!(ratio(&[0.0; 4], &[0.0; 4], 4.0, 4096.0), nothing);
+        assert_eq!(ratio(&[], &[], 0.0, 4096.0), nothing);
     }
 
     #[test]

@@ -307,6 +307,11 @@ impl Growing<'_> {
     }
 }
 
+/// As many as there may be: no more are surely all of them.
+fn at_most(pages: Figure) -> f64 {
+    pages.value + pages.error
+}
+
 impl Sample {
     fn new(level: u8) -> Self {
         Sample {
@@ -335,14 +340,22 @@ impl Sample {
         total(&self.each(of), self.leaf_pages, seldom)
     }
 
-    pub(super) fn ratio(&self, above: &dyn Fn(&Leaf) -> u64, below: &dyn Fn(&Leaf) -> u64) -> Figure {
-        estimate::ratio(&self.each(above), &self.each(below), self.leaf_pages.value, 0.0)
+    /// The ratio of two sums over leaves; `most`: what a leaf's own may be, where none in the sample has any.
+    pub(super) fn ratio(
+        &self,
+        above: &dyn Fn(&Leaf) -> u64,
+        below: &dyn Fn(&Leaf) -> u64,
+        most: f64,
+    ) -> Figure {
+        let (above, below) = (self.each(above), self.each(below));
+        let most = if above.iter().any(|&bytes| bytes > 0.0) { 0.0 } else { most };
+        estimate::ratio(&above, &below, at_most(self.leaf_pages), most)
     }
 
     /// A part of all steps between leaves, in percent.
     pub(super) fn steps(&self, of: fn(&Steps) -> u64) -> Figure {
         let each = |of: fn(&Steps) -> u64| self.parents.iter().map(|p| of(p) as f64).collect::<Vec<_>>();
-        let share = estimate::ratio(&each(of), &each(|steps| steps.steps), self.parent_pages.value, 1.0);
+        let share = estimate::ratio(&each(of), &each(|steps| steps.steps), at_most(self.parent_pages), 1.0);
         Figure { value: 100.0 * share.value, error: 100.0 * share.error }
     }
 }

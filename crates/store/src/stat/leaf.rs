@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Versions of one row by one transaction that are gone back through.
 const VERSIONS_MOST: usize = 64;
 /// What an entry takes beside key suffix and payload: its slot, and the payload's length.
-const ENTRY_OVERHEAD: usize = 10;
+pub(super) const ENTRY_OVERHEAD: usize = 10;
 
 /// How many bytes of a key are its leading part, by which entries are duplicates of each other; `None` where the key makes no sense.
 pub type Leading = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
@@ -28,6 +28,8 @@ pub(super) struct Leaf {
     pub(super) dead: u64,
     pub(super) uncommitted: u64,
     pub(super) unsettled: u64,
+    /// Entries whose bytes are counted: rows, without those that somebody is deleting, and what may become rows.
+    pub(super) with_bytes: u64,
     pub(super) key_bytes: u64,
     pub(super) value_bytes: u64,
     pub(super) dead_bytes: u64,
@@ -52,6 +54,7 @@ impl Leaf {
         self.dead += other.dead;
         self.uncommitted += other.uncommitted;
         self.unsettled += other.unsettled;
+        self.with_bytes += other.with_bytes;
         self.key_bytes += other.key_bytes;
         self.value_bytes += other.value_bytes;
         self.dead_bytes += other.dead_bytes;
@@ -113,6 +116,7 @@ pub(super) fn look(
     if matches!(tree, STATUS | UNDO_DIRECTORY) {
         for slot in 0..node.count() {
             seen.leaf.rows += 1;
+            seen.leaf.with_bytes += 1;
             seen.leaf.key_bytes += key_len(node, slot);
             seen.leaf.value_bytes += node.payload(slot).len() as u64;
         }
@@ -188,6 +192,7 @@ impl Seen {
         } else {
             leaf.rows += 1;
         }
+        leaf.with_bytes += 1;
         leaf.key_bytes += key_len;
         if entry.is_overflow() {
             let (len, _) = decode_reference(entry.value);
@@ -285,5 +290,64 @@ impl<'n> RunCounter<'n> {
             self.end_run(&part, count, goes_on || goes_on_behind);
         }
         (self.runs, self.duplicates, self.goes_on)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        CreateOptions, Engine, EngineOptions, Figure, OpenOptions, StatMode, StatOptions, TransactionOptions,
+    };
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// Rows that somebody inserts are no rows yet, but have their bytes; those that somebody deletes are rows still, and have none.
+    #[test]
+    fn what_an_open_transaction_did_made_an_average_length_wrong_and_exact() {
+        for (count, len) in [(100_u64, 92), (10, 20_000)] {
+            let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+            let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+            let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+            let open = OpenOptions { sweep: false, warm: false, ..OpenOptions::default() };
+            let db = engine.create(Path::new("s.gnt"), &create, &open).unwrap();
+            let begin = || db.begin(TransactionOptions::default());
+            let look = |mode: StatMode| {
+                let trees = Some(vec!["t".to_owned()]);
+                let report = db.statistics(&StatOptions { mode, trees, ..StatOptions::default() }).unwrap();
+                report.trees[0].contents.clone().unwrap()
+            };
+            let modes = [StatMode::Instant, StatMode::Records];
+            let mut txn = begin();
+            let tree = txn.create_tree("t").unwrap();
+            txn.commit().unwrap();
+            for found in modes.map(look) {
+                assert_eq!((found.rows, found.average_row_bytes), (Figure::exact(0), Figure::exact(0)));
+            }
+            let mut txn = begin();
+            for i in 0..count {
+                txn.insert(&tree, &i.to_be_bytes(), &vec![1; len]).unwrap();
+            }
+            let truth = Figure::exact(8 + len as u64);
+            for found in modes.map(look) {
+                assert_eq!((found.rows, found.average_row_bytes), (Figure::exact(0), truth));
+            }
+            txn.commit().unwrap();
+            let mut txn = begin();
+            for i in 0..count / 2 {
+                assert!(txn.delete(&tree, &i.to_be_bytes()).unwrap());
+            }
+            for found in modes.map(look) {
+                assert_eq!((found.rows, found.average_row_bytes), (Figure::exact(count), truth));
+            }
+            for i in count / 2..count {
+                assert!(txn.delete(&tree, &i.to_be_bytes()).unwrap());
+            }
+            for found in modes.map(look) {
+                let average = found.average_row_bytes;
+                assert_eq!(found.rows, Figure::exact(count));
+                assert!(average.covers(truth.value) && average.error.is_finite(), "{average:?}");
+            }
+        }
     }
 }

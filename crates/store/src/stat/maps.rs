@@ -27,11 +27,13 @@ impl Owners {
         self.pages.get(&owner).copied().unwrap_or(Figure { value: 0.0, error: self.unseen })
     }
 
-    /// The roots of the store's own trees lie among the system's pages.
+    /// The roots of the store's own trees lie among the system's pages, as far as these were seen.
     pub(super) fn with_own_roots(mut self) -> Self {
+        let unseen = Figure { value: 0.0, error: self.unseen };
         for tree in super::OWN_TREES {
-            self.pages.entry(tree).or_default().value += 1.0;
-            self.pages.entry(SYSTEM).or_default().value -= 1.0;
+            self.pages.entry(tree).or_insert(unseen).value += 1.0;
+            let system = self.pages.entry(SYSTEM).or_insert(unseen);
+            system.value = (system.value - 1.0).max(0.0);
         }
         self
     }
@@ -120,6 +122,13 @@ fn learned(learned: &Learned) -> BTreeMap<TreeId, Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::{CATALOG, STATUS};
+    use crate::stat::{SpaceStat, StatMode, StatOptions, StatReport};
+    use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_io::sim::SimDisk;
+    use gannet_io::{AlignedBuffer, Class, Disk, Durability};
+    use std::path::Path;
+    use std::sync::Arc;
 
     #[test]
     fn what_was_learned_says_how_much_is_not_known() {
@@ -157,5 +166,78 @@ mod tests {
         let all = look(1024);
         assert_eq!((all.of(large), all.of(small)), (Figure::exact(102_400), Figure::exact(40_000)));
         assert!(all.of(TreeId(99)).is_exact());
+    }
+
+    #[test]
+    fn the_stores_own_trees_had_exactly_one_page_where_none_of_their_extents_was_seen() {
+        let seen = BTreeMap::from([(SYSTEM, vec![3.0; 256]), (STATUS, vec![100.0; 256])]);
+        let owners = estimated(&seen, 256, 512, 16_000.0).with_own_roots();
+        let catalog = owners.of(CATALOG);
+        assert!(catalog.value == 1.0 && catalog.covers(501.0), "{catalog:?}");
+        assert!(!owners.of(STATUS).is_exact() && owners.of(STATUS).covers(51_201.0));
+        assert_eq!(owners.of(SYSTEM), Figure::exact(3 * 512));
+        // Where all was seen there are no others.
+        let all = estimated(&BTreeMap::from([(SYSTEM, vec![6.0, 3.0])]), 2, 2, 16_000.0).with_own_roots();
+        assert_eq!((all.of(CATALOG), all.of(SYSTEM)), (Figure::exact(1), Figure::exact(6)));
+    }
+
+    const PAGE: usize = 4096;
+    const FILE: &str = "s.gnt";
+
+    fn engine(disk: &SimDisk) -> Engine {
+        let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+        Engine::with_disk(Arc::new(disk.clone()), &options).unwrap()
+    }
+
+    /// Statistics of a database whose file this is.
+    fn statistics(bytes: &[u8], mode: StatMode) -> StatReport {
+        let disk = SimDisk::new(2);
+        let mut options = gannet_io::OpenOptions::read_write();
+        options.create = true;
+        let file = disk.open(Path::new(FILE), &options).unwrap();
+        let mut buffer = AlignedBuffer::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        file.write_at(Class::Foreground, 0, &buffer, Durability::Durable).unwrap();
+        drop(file);
+        let open = OpenOptions { sweep: false, warm: false, ..OpenOptions::default() };
+        let db = engine(&disk).open(Path::new(FILE), &open).unwrap();
+        db.statistics(&StatOptions { mode, ..StatOptions::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_file_whose_map_is_damaged_was_called_free_and_exactly_so() {
+        let disk = SimDisk::new(1);
+        let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+        let db = engine(&disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        (0..2000_u64).for_each(|i| txn.insert(&tree, &i.to_be_bytes(), &[7; 100]).unwrap());
+        txn.commit().unwrap();
+        db.close().unwrap();
+        let mut bytes = disk.contents(Path::new(FILE)).unwrap();
+        let truth = statistics(&bytes, StatMode::Records);
+        assert!(truth.space.free_pages.is_exact() && truth.space.system_pages == Figure::exact(3));
+        let map = space::map_page(0, PAGE).0;
+        bytes[map as usize * PAGE + 100] ^= 1;
+        for mode in [StatMode::Instant, StatMode::Records] {
+            let found = statistics(&bytes, mode);
+            let named: Vec<u64> = found.unreadable.iter().map(|page| page.page).collect();
+            assert_eq!(named, [map], "{mode:?}");
+            let parts = |space: SpaceStat| {
+                [space.free_pages, space.system_pages, space.undo_pages, space.passing_pages]
+            };
+            for (found, truth) in parts(found.space).iter().zip(parts(truth.space)) {
+                assert!(!found.is_exact() && found.covers(truth.value), "{mode:?}: {found:?} {truth:?}");
+                assert!(found.value >= 0.0, "{mode:?}: {found:?}");
+            }
+            assert_eq!(found.trees.len(), truth.trees.len());
+            for (found, truth) in found.trees.iter().zip(&truth.trees) {
+                let pages = found.pages;
+                assert!(!pages.is_exact() && pages.covers(truth.pages.value), "{mode:?}: {found:?}");
+            }
+        }
+        // No more is unknown than the file has.
+        let free = statistics(&bytes, StatMode::Records).space.free_pages;
+        assert_eq!(free.error, truth.space.file_pages as f64);
     }
 }

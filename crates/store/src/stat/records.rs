@@ -21,6 +21,7 @@ use gannet_base::sync::Mutex;
 use gannet_base::{Lsn, PageId, TreeId, TxnId, checksum};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that a tree's figures take with each thread, the map's share included.
 const TALLY_BYTES: u64 = 2 * size_of::<Tally>() as u64;
@@ -65,6 +66,8 @@ pub(super) struct Counted {
     pub(super) trees: BTreeMap<TreeId, Tally>,
     /// Pages in use by the owner of their extent.
     pub(super) used: BTreeMap<TreeId, u64>,
+    /// Pages of which no space map could be read that says whose they are.
+    pub(super) unseen: u64,
     pub(super) across: Across,
     pub(super) bytes_read: u64,
 }
@@ -82,6 +85,7 @@ pub(crate) struct Records {
     ring: ScanRing,
     trees: Mutex<Tallies>,
     used: Mutex<BTreeMap<TreeId, u64>>,
+    unseen: AtomicU64,
     across: Mutex<Across>,
     _memory: WorkMemory,
 }
@@ -121,6 +125,7 @@ impl Records {
             ring: ScanRing::new(RING_FRAMES),
             trees: Mutex::default(),
             used: Mutex::default(),
+            unseen: AtomicU64::new(0),
             across: Mutex::new(Across::new(engine, engine.work_limit() / 4)?),
             wanted,
             _memory: memory,
@@ -133,6 +138,7 @@ impl Records {
         Counted {
             trees: records.trees.into_inner(),
             used: records.used.into_inner(),
+            unseen: records.unseen.into_inner(),
             across: records.across.into_inner(),
             bytes_read,
         }
@@ -164,6 +170,12 @@ impl Visitor for Records {
     }
 
     fn used_and_free(&self, _first: PageId, _extent: Extent) {}
+
+    fn unknown(&self, first: PageId) {
+        if first.0.is_multiple_of(EXTENT_PAGES) {
+            self.unseen.fetch_add(EXTENT_PAGES, Ordering::Relaxed);
+        }
+    }
 
     fn may_be_unwritten(&self, owner: TreeId) -> bool {
         owner == UNDO_PAGES

@@ -263,9 +263,9 @@ pub struct TreeContents {
     pub old_versions: Option<Figure>,
     /// Bytes that these take there.
     pub old_version_bytes: Option<Figure>,
-    /// Bytes of the rows' keys.
+    /// Bytes of the keys of rows, and of entries that may become rows; not of rows that somebody is deleting.
     pub key_bytes: Figure,
-    /// Bytes of the rows' values, without long ones.
+    /// Bytes of the values of the same, without long ones.
     pub value_bytes: Figure,
     /// Bytes on leaves that dead entries take.
     pub dead_bytes: Figure,
@@ -273,7 +273,8 @@ pub struct TreeContents {
     pub long_values: Figure,
     /// Their bytes.
     pub long_value_bytes: Figure,
-    /// Key and value of a row on average, long values included, in bytes.
+    /// Key and value of one of the same on average, long values included, in bytes. Where there are rows, but none of the same, nothing
+    /// is known of it, and its error says so.
     pub average_row_bytes: Figure,
     /// How full leaves are on average, in percent.
     pub fill_percent: Figure,
