@@ -247,10 +247,10 @@ pub struct Access {
 pub struct KeyRange {
     /// Values of the first columns.
     pub equal: Vec<Expr>,
-    /// Lower bound of the next column's *value*, and whether it is included.
-    pub lower: Option<(Expr, bool)>,
-    /// Upper bound of the next column's value, and whether it is included.
-    pub upper: Option<(Expr, bool)>,
+    /// Lower bound of the next columns' *values*, one or more, compared as a row, and whether it is included. They go in one direction.
+    pub lower: Option<(Vec<Expr>, bool)>,
+    /// Upper bound of the next columns' values, as the lower one.
+    pub upper: Option<(Vec<Expr>, bool)>,
     /// The next column IS NULL.
     pub is_null: bool,
     /// The next column IS NOT NULL. (Bounds imply it.)

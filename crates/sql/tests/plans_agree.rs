@@ -73,7 +73,7 @@ impl Writer {
     }
 
     fn condition(&mut self, columns: &[String], depth: usize) -> String {
-        let kind = if depth < 3 { self.random.below(16) } else { 6 + self.random.below(7) };
+        let kind = if depth < 3 { self.random.below(17) } else { 6 + self.random.below(7) };
         match kind {
             0 | 1 => {
                 format!("({} and {})", self.condition(columns, depth + 1), self.condition(columns, depth + 1))
@@ -100,6 +100,16 @@ impl Writer {
                     "{left} {not}in (select {output} from {from} where {})",
                     self.condition(&all, depth + 1)
                 )
+            }
+            12 | 16 => {
+                let op = self.random.pick(&["<", "<=", ">", ">="]);
+                let [a, b] = [self.random.column(columns), self.random.column(columns)];
+                let mut value = || match self.random.below(5) {
+                    0 => "null".to_owned(),
+                    1 => self.random.column(columns),
+                    _ => self.random.below(9).to_string(),
+                };
+                format!("({a}, {b}) {op} ({}, {})", value(), value())
             }
             _ => {
                 let op = self.random.pick(&["=", "=", "=", "<", ">=", "<>"]);
@@ -206,6 +216,7 @@ fn forced_plans_give_the_same_rows() {
         "create index t1_b on t1 (b, c)",
         "create index t2_b on t2 (b desc)",
         "create index t3_a on t3 (a nulls first)",
+        "create index t3_ba on t3 (b desc, a desc)",
         "insert into t1 select g, nullif(g % 8, 3), g % 5 from generate_series(0, 15) g",
         "insert into t2 select g % 8, nullif(g % 7, 2), g / 8 from generate_series(0, 23) g",
         "insert into t3 select nullif(g % 15, 4), g % 10, nullif(g % 6, 1) from generate_series(0, 11) g",

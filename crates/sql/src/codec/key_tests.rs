@@ -133,10 +133,10 @@ proptest! {
         let range = |equal: &[Value], next: &Next<'_>| key_range(&columns, equal.iter(), next).unwrap();
         let equal = range(std::slice::from_ref(&bound), &Next::default());
         prop_assert_eq!(in_range(equal.as_ref(), &key), known && order == Ordering::Equal);
-        let above = range(&[], &Next { lower: Some((&bound, included)), ..Next::default() });
+        let above = range(&[], &Next { lower: Some((std::slice::from_ref(&bound), included)), ..Next::default() });
         let inside = order == Ordering::Greater || included && order == Ordering::Equal;
         prop_assert_eq!(in_range(above.as_ref(), &key), known && inside);
-        let below = range(&[], &Next { upper: Some((&bound, included)), ..Next::default() });
+        let below = range(&[], &Next { upper: Some((std::slice::from_ref(&bound), included)), ..Next::default() });
         let inside = order == Ordering::Less || included && order == Ordering::Equal;
         prop_assert_eq!(in_range(below.as_ref(), &key), known && inside);
         let null = range(&[], &Next { is_null: true, ..Next::default() });
@@ -144,6 +144,38 @@ proptest! {
         let not_null = range(&[], &Next { not_null: true, ..Next::default() });
         prop_assert_eq!(in_range(not_null.as_ref(), &key), !value.is_null());
         prop_assert!(in_range(range(&[], &Next::default()).as_ref(), &key));
+    }
+
+    /// All rows that a comparison of rows is true for; besides none but those that are NULL in the second column, where they stand among them.
+    #[test]
+    fn ranges_hold_what_a_comparison_of_rows_says(
+        (ty, modifier, bound, value) in typed_pair(), (ty2, modifier2, bound2, value2) in typed_pair(), descending: bool,
+        nulls_first: [bool; 2], included: bool, is_equal: bool,
+    ) {
+        let value = if is_equal { bound.clone() } else { value };
+        let columns = [
+            column(ty, modifier, descending, nulls_first[0]),
+            column(ty2, modifier2, descending, nulls_first[1]),
+        ];
+        let mut key = encoded(&columns[0], &value);
+        columns[1].encode(&value2, &mut key).unwrap();
+        let bounds = [bound.clone(), bound2.clone()];
+        let compared = |a: &Value, b: &Value| (!a.is_null() && !b.is_null()).then(|| a.total_cmp(b));
+        for (is_lower, beyond) in [(true, Ordering::Greater), (false, Ordering::Less)] {
+            let next = match is_lower {
+                true => Next { lower: Some((&bounds, included)), ..Next::default() },
+                false => Next { upper: Some((&bounds, included)), ..Next::default() },
+            };
+            let range = key_range(&columns, [].iter(), &next).unwrap();
+            let wanted = match compared(&value, &bound) {
+                Some(Ordering::Equal) => match compared(&value2, &bound2) {
+                    Some(order) => order == beyond || included && order == Ordering::Equal,
+                    None => value2.is_null() && !bound2.is_null() && nulls_first[1] != (is_lower != descending),
+                },
+                order => order == Some(beyond),
+            };
+            prop_assert_eq!(in_range(range.as_ref(), &key), wanted, "lower: {}", is_lower);
+        }
     }
 
     #[test]
@@ -156,10 +188,10 @@ proptest! {
         let range = |equal: &[Value], next: &Next<'_>| key_range(&[column], equal.iter(), next).unwrap();
         let equal = range(std::slice::from_ref(&bound_value), &Next::default());
         prop_assert_eq!(in_range(equal.as_ref(), &key), i64::from(value) == bound);
-        let above = range(&[], &Next { lower: Some((&bound_value, included)), ..Next::default() });
+        let above = range(&[], &Next { lower: Some((std::slice::from_ref(&bound_value), included)), ..Next::default() });
         let inside = i64::from(value) > bound || included && i64::from(value) == bound;
         prop_assert_eq!(in_range(above.as_ref(), &key), inside);
-        let below = range(&[], &Next { upper: Some((&bound_value, included)), ..Next::default() });
+        let below = range(&[], &Next { upper: Some((std::slice::from_ref(&bound_value), included)), ..Next::default() });
         let inside = i64::from(value) < bound || included && i64::from(value) == bound;
         prop_assert_eq!(in_range(below.as_ref(), &key), inside);
     }
@@ -171,7 +203,7 @@ proptest! {
         let key = encoded(&column, &value);
         let bound = Value::Float(bound);
         for included in [false, true] {
-            let next = Next { lower: Some((&bound, included)), ..Next::default() };
+            let next = Next { lower: Some((std::slice::from_ref(&bound), included)), ..Next::default() };
             let above = key_range(&[column], [].iter(), &next).unwrap();
             let inside = value > bound || included && value == bound;
             prop_assert_eq!(in_range(above.as_ref(), &key), inside);

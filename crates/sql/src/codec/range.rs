@@ -13,10 +13,10 @@ pub struct Range {
     pub upper: Option<Vec<u8>>,
 }
 
-/// A bound of a column's value, and whether it is included.
-pub type ValueBound<'v> = Option<(&'v Value, bool)>;
+/// A bound of the values of the next columns, compared as a row, and whether it is included. These columns go in one direction.
+pub type ValueBound<'v> = Option<(&'v [Value], bool)>;
 
-/// What is demanded of the column behind those that are given.
+/// What is demanded of the columns behind those that are given: of the first of them, where it does not say otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Next<'v> {
     /// Not below this.
@@ -59,9 +59,9 @@ pub fn key_range<'v>(
     }
     let bounded = next.lower.is_some() || next.upper.is_some();
     let range = if bounded || next.is_null || next.not_null {
-        let column =
-            columns.get(given).ok_or_else(|| Error::internal("a bound behind the key's last column"))?;
-        match next_range(column, &prefix, next, bounded)? {
+        let columns = columns.get(given..).filter(|columns| !columns.is_empty());
+        let columns = columns.ok_or_else(|| Error::internal("a bound behind the key's last column"))?;
+        match next_range(columns, &prefix, next, bounded)? {
             Some(range) => range,
             None => return Ok(None),
         }
@@ -82,7 +82,8 @@ fn behind(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut prefix).then_some(prefix)
 }
 
-fn next_range(column: &KeyColumn, prefix: &[u8], next: &Next<'_>, bounded: bool) -> Result<Option<Range>> {
+fn next_range(columns: &[KeyColumn], prefix: &[u8], next: &Next<'_>, bounded: bool) -> Result<Option<Range>> {
+    let column = &columns[0];
     if next.is_null {
         if bounded || next.not_null || !column.nullable {
             return Ok(None);
@@ -95,17 +96,10 @@ fn next_range(column: &KeyColumn, prefix: &[u8], next: &Next<'_>, bounded: bool)
     column.encode_present(&mut present);
     let mut range = within(present);
     for (bound, is_lower) in [(next.lower, true), (next.upper, false)] {
-        let Some((value, included)) = bound else { continue };
-        if value.is_null() {
-            return Ok(None);
-        }
+        let Some((values, included)) = bound else { continue };
         let mut key = prefix.to_vec();
-        let place = column.place(value, &mut key)?;
-        // Whether the value that is encoded is within the bound.
-        let inside = match place {
-            Place::At => included,
-            Place::Below => is_lower,
-            Place::Above => !is_lower,
+        let Some(inside) = place_row(columns, values, (is_lower, included), &mut key)? else {
+            return Ok(None);
         };
         // In a descending column the largest values come first.
         if is_lower != column.descending {
@@ -121,4 +115,30 @@ fn next_range(column: &KeyColumn, prefix: &[u8], next: &Next<'_>, bounded: bool)
         }
     }
     Ok(Some(range))
+}
+
+/// Appends the values of a bound, as many as matter, and says whether keys that begin with them are within it; `None` when no key is.
+fn place_row(
+    columns: &[KeyColumn],
+    values: &[Value],
+    (is_lower, included): (bool, bool),
+    key: &mut Vec<u8>,
+) -> Result<Option<bool>> {
+    for (number, value) in values.iter().enumerate() {
+        let column = columns
+            .get(number)
+            .filter(|column| column.descending == columns[0].descending)
+            .ok_or_else(|| Error::internal("a bound of a row that the key does not have so"))?;
+        if value.is_null() {
+            // Of rows that are equal so far it is not known: these are out, whether or not the bound is included.
+            return Ok((number > 0).then_some(false));
+        }
+        match column.place(value, key)? {
+            Place::At => {}
+            // No key has this value, so what comes behind it does not matter.
+            Place::Below => return Ok(Some(is_lower)),
+            Place::Above => return Ok(Some(!is_lower)),
+        }
+    }
+    Ok(Some(included))
 }

@@ -134,7 +134,7 @@ fn access_expressions<'p>(access: &'p Access, visit: &mut dyn FnMut(&'p Expr)) {
 
 fn range_expressions<'p>(range: &'p KeyRange, visit: &mut dyn FnMut(&'p Expr)) {
     range.equal.iter().for_each(&mut *visit);
-    range.lower.iter().chain(&range.upper).for_each(|(expr, _)| visit(expr));
+    range.lower.iter().chain(&range.upper).flat_map(|(exprs, _)| exprs).for_each(&mut *visit);
     range.like.iter().for_each(visit);
 }
 

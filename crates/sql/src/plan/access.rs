@@ -7,7 +7,7 @@ use super::order::reversed;
 use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Range, Wanted, add};
 use super::search::{Bound, Search};
 use crate::catalog::{ColumnNumber, Index, TableKey};
-use crate::logical::ColumnId;
+use crate::logical::{ColumnId, Scalar};
 use crate::types::Type;
 use std::rc::Rc;
 
@@ -69,8 +69,18 @@ impl Planner<'_> {
                 }
                 continue;
             }
-            for search in here() {
+            let rest = &key[matched.range.equal.len()..];
+            let mut next: Vec<_> = here().map(|search| (search, search.reach(rest))).collect();
+            // What says more of the key comes first.
+            next.sort_by_key(|(_, reach)| std::cmp::Reverse(*reach));
+            for (search, reach) in next {
                 let range = &mut matched.range;
+                let mut exact = search.exact;
+                let mut bound = |value: &Scalar, included: bool| {
+                    let bound = search.bound(value, included, reach);
+                    exact = bound.exact && leaves_nulls_out(search, &rest[..=reach]);
+                    Some((bound.values, bound.included))
+                };
                 let taken = match &search.bound {
                     Bound::Like(_) if !is_rows && range.equal.is_empty() => false,
                     // Bounds that are known are the better ones.
@@ -84,11 +94,11 @@ impl Planner<'_> {
                         true
                     }
                     Bound::Lower(value, inclusive) if range.lower.is_none() => {
-                        range.lower = Some((value.clone(), *inclusive));
+                        range.lower = bound(value, *inclusive);
                         true
                     }
                     Bound::Upper(value, inclusive) if range.upper.is_none() => {
-                        range.upper = Some((value.clone(), *inclusive));
+                        range.upper = bound(value, *inclusive);
                         true
                     }
                     Bound::IsNull if !range.is_null => {
@@ -106,7 +116,7 @@ impl Planner<'_> {
                     if !matches!(search.bound, Bound::Like(_)) {
                         matched.bounding.push(search.condition);
                     }
-                    if search.exact {
+                    if exact {
                         matched.done.push(search.condition);
                     }
                 }
@@ -402,4 +412,11 @@ pub(super) fn rest(conditions: &Conditions, done: &[usize]) -> Conditions {
         .filter(|(position, _)| !done.contains(position))
         .map(|(_, condition)| condition.clone())
         .collect()
+}
+
+/// Whether a bound of the columns of a key leaves out rows that are NULL in one behind the first, and equal before it: of these the comparison is
+/// not known.
+fn leaves_nulls_out(search: &Search, key: &[KeyColumn]) -> bool {
+    let is_lower = matches!(search.bound, Bound::Lower(..));
+    key[1..].iter().all(|part| part.not_null || part.nulls_first == (is_lower != part.descending))
 }

@@ -458,8 +458,10 @@ impl<'p, 'a> Builder<'p, 'a> {
     }
 
     fn range(&mut self, range: &Range) -> Result<KeyRange> {
-        let mut bound = |bound: &Option<(Scalar, bool)>| -> Result<Option<(Expr, bool)>> {
-            bound.as_ref().map(|(scalar, included)| Ok((self.compile(scalar, &[])?, *included))).transpose()
+        let mut bound = |bound: &Option<(Vec<Scalar>, bool)>| -> Result<Option<(Vec<Expr>, bool)>> {
+            let compile =
+                |(scalars, included): &(Vec<Scalar>, bool)| Ok((compile_all(scalars, &[], self)?, *included));
+            bound.as_ref().map(compile).transpose()
         };
         let (lower, upper) = (bound(&range.lower)?, bound(&range.upper)?);
         let like = range.like.as_ref().map(|pattern| self.compile(pattern, &[])).transpose()?;
@@ -800,6 +802,7 @@ fn referred(path: &Path, set: &mut ColumnSet) {
 
 fn range_columns(range: &Range, set: &mut ColumnSet) {
     range.equal.iter().for_each(|scalar| add_columns(scalar, set));
-    range.lower.iter().chain(&range.upper).for_each(|(scalar, _)| add_columns(scalar, set));
+    let bounds = range.lower.iter().chain(&range.upper).flat_map(|(scalars, _)| scalars);
+    bounds.for_each(|scalar| add_columns(scalar, set));
     range.like.iter().for_each(|scalar| add_columns(scalar, set));
 }

@@ -300,11 +300,15 @@ impl Checker<'_> {
 
     fn range(&mut self, range: &KeyRange, key: usize, plan: &Plan) -> Result<()> {
         self.all(&range.equal, 0, plan)?;
-        self.all(range.lower.iter().chain(&range.upper).map(|(expr, _)| expr), 0, plan)?;
+        self.all(range.lower.iter().chain(&range.upper).flat_map(|(exprs, _)| exprs), 0, plan)?;
         self.some(range.like.as_ref(), 0, plan)?;
         let bounded = range.lower.is_some() || range.upper.is_some();
         let more = bounded || range.is_null || range.not_null || range.like.is_some();
-        if range.equal.len() + usize::from(more) > key {
+        let bounds = || range.lower.iter().chain(&range.upper).map(|(exprs, _)| exprs.len());
+        if bounds().any(|len| len == 0) {
+            return wrong("a bound of nothing", plan);
+        }
+        if range.equal.len() + bounds().max().unwrap_or(usize::from(more)) > key {
             return wrong("a range over more columns than the key has", plan);
         }
         if range.is_null && (bounded || range.not_null || range.like.is_some()) {

@@ -473,13 +473,16 @@ impl<'s> Shower<'s> {
         for (name, expr) in names.iter().zip(&range.equal) {
             parts.push(format!("({name} = {})", types.text(expr)));
         }
-        if let Some(name) = names.get(range.equal.len()) {
-            if let Some((expr, included)) = &range.lower {
-                parts.push(format!("({name} >{} {})", if *included { "=" } else { "" }, types.text(expr)));
-            }
-            if let Some((expr, included)) = &range.upper {
-                parts.push(format!("({name} <{} {})", if *included { "=" } else { "" }, types.text(expr)));
-            }
+        let rest = names.get(range.equal.len()..).unwrap_or_default();
+        for (bound, sign) in [(&range.lower, '>'), (&range.upper, '<')] {
+            let Some((exprs, included)) = bound else { continue };
+            let equal = if *included { "=" } else { "" };
+            parts.push(match (&rest[..exprs.len().min(rest.len())], types.all(exprs)) {
+                ([name], value) => format!("({name} {sign}{equal} {value})"),
+                (names, values) => format!("(ROW({}) {sign}{equal} ROW({values}))", names.join(", ")),
+            });
+        }
+        if let Some(name) = rest.first() {
             if let Some(pattern) = &range.like {
                 parts.push(format!("({name} ~~ {})", types.text(pattern)));
             }
@@ -654,7 +657,7 @@ fn aggregate_text(call: &AggregateExpr, names: &Names<'_>) -> String {
 /// Every expression of a node, its inputs' left out.
 fn node_exprs(plan: &Plan) -> Vec<&Expr> {
     fn range(range: &KeyRange) -> impl Iterator<Item = &Expr> {
-        let bounds = range.lower.iter().chain(&range.upper).map(|(expr, _)| expr);
+        let bounds = range.lower.iter().chain(&range.upper).flat_map(|(exprs, _)| exprs);
         range.equal.iter().chain(bounds).chain(&range.like)
     }
     match &plan.node {

@@ -36,6 +36,7 @@ impl Planner<'_> {
                 column: search.column,
                 bound: Bound::Equal(Scalar::Column(id)),
                 exact: true,
+                row: None,
             });
             for index in 0..leaf.table.indexes.len() {
                 let Some((lookup, used, per_key)) = self.lookup(leaf, index, conditions, &keyed) else {

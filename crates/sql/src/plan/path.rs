@@ -55,8 +55,8 @@ pub(super) struct OrderKey {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Range {
     pub(super) equal: Vec<Scalar>,
-    pub(super) lower: Option<(Scalar, bool)>,
-    pub(super) upper: Option<(Scalar, bool)>,
+    pub(super) lower: Option<(Vec<Scalar>, bool)>,
+    pub(super) upper: Option<(Vec<Scalar>, bool)>,
     pub(super) is_null: bool,
     pub(super) not_null: bool,
     pub(super) like: Option<Scalar>,

@@ -1,6 +1,7 @@
 //! What conditions say about single columns: the bounds of ranges.
 
 use super::Planner;
+use super::access::KeyColumn;
 use super::columns::{ColumnSet, columns_of, free_of_query};
 use super::path::Condition;
 use super::scalar::{constant, mirrored, strip};
@@ -34,6 +35,53 @@ pub(super) struct Search {
     pub(super) bound: Bound,
     /// Whether the bound is all that the condition says.
     pub(super) exact: bool,
+    /// Of a comparison of rows, whose bound says what it does of this column alone.
+    pub(super) row: Option<Row>,
+}
+
+/// What a comparison of rows says besides of columns behind the first one: so far as they follow in a key in one direction, the rows are
+/// compared as the key is.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// The columns behind the first one, and what they are compared with.
+    behind: Vec<(ColumnId, Scalar)>,
+    /// Whether an equal row fulfils it.
+    included: bool,
+    /// Whether these are all the columns that are compared.
+    is_all: bool,
+}
+
+/// A bound of the first columns of a key.
+pub(super) struct RowBound {
+    /// Values of as many columns.
+    pub(super) values: Vec<Scalar>,
+    pub(super) included: bool,
+    /// Whether it is all that the condition says, of keys without NULLs.
+    pub(super) exact: bool,
+}
+
+impl Search {
+    /// How many columns behind the first one a key that begins with this column bounds.
+    pub(super) fn reach(&self, key: &[KeyColumn]) -> usize {
+        let follows = |((column, _), part): &(&(ColumnId, Scalar), &KeyColumn)| {
+            *column == part.column && part.descending == key[0].descending
+        };
+        self.row.as_ref().map_or(0, |row| row.behind.iter().zip(&key[1..]).take_while(follows).count())
+    }
+
+    /// The bound of a key whose next columns it reaches so far over, of which the first one's is given.
+    pub(super) fn bound(&self, first: &Scalar, included: bool, reach: usize) -> RowBound {
+        let mut values = vec![first.clone()];
+        match self.row.as_ref().filter(|_| reach > 0) {
+            None => RowBound { values, included, exact: self.exact },
+            Some(row) => {
+                values.extend(row.behind[..reach].iter().map(|(_, value)| value.clone()));
+                let exact = row.is_all && reach == row.behind.len();
+                // Of rows that are equal so far the rest decides.
+                RowBound { values, included: row.included || !exact, exact }
+            }
+        }
+    }
 }
 
 /// LIKE, with its pattern in the second argument.
@@ -101,7 +149,7 @@ impl Planner<'_> {
     }
 
     fn search(&self, condition: usize, scalar: &Scalar, local: &ColumnSet, out: &mut Vec<Search>) {
-        let mut push = |column, bound, exact| out.push(Search { condition, column, bound, exact });
+        let mut push = |column, bound, exact| out.push(Search { condition, column, bound, exact, row: None });
         match scalar {
             Scalar::Column(id) if local.contains(*id) => {
                 push(*id, Bound::Equal(super::scalar::literal_bool(true)), true);
@@ -138,18 +186,9 @@ impl Planner<'_> {
                 }
             }
             Scalar::CompareRows { op, left, right } => {
-                // The first columns say at least this.
                 for (side, other, op) in [(left, right, *op), (right, left, mirrored(*op))] {
-                    let (Some(first), Some(value)) = (side.first(), other.first()) else { return };
-                    let weaker = match op {
-                        Comparison::Less => Comparison::LessOrEqual,
-                        Comparison::Greater => Comparison::GreaterOrEqual,
-                        Comparison::LessOrEqual | Comparison::GreaterOrEqual => op,
-                        _ => return,
-                    };
-                    let fixed = is_constant_for(value, local);
-                    if let Some((id, bound)) = self.compared(weaker, first, value, local).filter(|_| fixed) {
-                        push(id, bound, false);
+                    if let Some((column, bound, row)) = self.compared_rows(op, side, other, local) {
+                        out.push(Search { condition, column, bound, exact: false, row: Some(row) });
                         break;
                     }
                 }
@@ -192,6 +231,35 @@ impl Planner<'_> {
             }
             _ => {}
         }
+    }
+
+    /// What a comparison of rows says of its first column, and of those behind it.
+    fn compared_rows(
+        &self,
+        op: Comparison,
+        side: &[Scalar],
+        other: &[Scalar],
+        local: &ColumnSet,
+    ) -> Option<(ColumnId, Bound, Row)> {
+        // The first columns say at least this.
+        let (weaker, included) = match op {
+            Comparison::Less => (Comparison::LessOrEqual, false),
+            Comparison::Greater => (Comparison::GreaterOrEqual, false),
+            Comparison::LessOrEqual | Comparison::GreaterOrEqual => (op, true),
+            _ => return None,
+        };
+        // What is not bounded is a filter, and nothing may be run twice.
+        let mut pairs = side.iter().zip(other).map_while(|(side, other)| {
+            is_constant_for(other, local).then(|| self.compared(weaker, side, other, local)).flatten()
+        });
+        let (column, bound) = pairs.next()?;
+        let value_of = |(column, bound)| match bound {
+            Bound::Lower(value, _) | Bound::Upper(value, _) => Some((column, value)),
+            _ => None,
+        };
+        let behind: Vec<_> = pairs.map_while(value_of).collect();
+        let is_all = behind.len() + 1 == side.len();
+        Some((column, bound, Row { behind, included, is_all }))
     }
 
     /// What a comparison with something that is the same for all rows says.

@@ -125,7 +125,12 @@ impl Planner<'_> {
     }
 
     fn as_bound(&self, condition: &Scalar, local: &ColumnSet) -> Option<(ColumnId, bool)> {
-        let Scalar::Compare { op, left, right } = condition else { return None };
+        let (op, left, right) = match condition {
+            Scalar::Compare { op, left, right } => (op, &**left, &**right),
+            // Mostly the first columns decide.
+            Scalar::CompareRows { op, left, right } => (op, left.first()?, right.first()?),
+            _ => return None,
+        };
         let (column, other, op) = match (strip(left, &self.columns), strip(right, &self.columns)) {
             (Scalar::Column(id), other) if local.contains(*id) => (*id, other, *op),
             (other, Scalar::Column(id)) if local.contains(*id) => (*id, other, mirrored(*op)),
@@ -163,10 +168,10 @@ impl Planner<'_> {
                 .and_then(|statistics| self.common_share(*id, statistics, &Value::Bool(true)))
                 .unwrap_or(0.5),
             Scalar::Compare { op, left, right } => self.compares(*op, left, right, local),
-            Scalar::CompareRows { op, .. } => match op {
+            Scalar::CompareRows { op, left, right } => match op {
                 Comparison::Equal => EQUAL,
                 Comparison::NotEqual => 1.0 - EQUAL,
-                _ => UNEQUAL,
+                _ => self.compares_rows(*op, left, right, local),
             },
             Scalar::InList { argument, list } => {
                 let sum: f64 =
@@ -237,6 +242,26 @@ impl Planner<'_> {
                 self.below(column, other).map_or(UNEQUAL, |below| (1.0 - below - null_share).clamp(0.0, 1.0))
             }
         }
+    }
+
+    /// The share of rows that are above, or below, a row: those that are so in the first column, and of those that are equal there the ones that are
+    /// so in the rest.
+    fn compares_rows(&self, op: Comparison, left: &[Scalar], right: &[Scalar], local: &ColumnSet) -> f64 {
+        let (Some((a, left)), Some((b, right))) = (left.split_first(), right.split_first()) else {
+            return UNEQUAL;
+        };
+        let first = self.compares(op, a, b, local);
+        if left.is_empty() {
+            return first;
+        }
+        let equal = self.compares(Comparison::Equal, a, b, local);
+        let rest = self.compares_rows(op, left, right, local);
+        // What is equal counts as above already.
+        let share = match op {
+            Comparison::Greater | Comparison::GreaterOrEqual => first - equal * (1.0 - rest),
+            _ => first + equal * rest,
+        };
+        share.clamp(0.0, 1.0)
     }
 
     /// Of all pairs of rows, the share that agrees in two columns.

@@ -64,8 +64,10 @@ pub(super) fn evaluate(
     context: &Context<'_>,
 ) -> Result<Option<Range>> {
     let value = |expr: &Expr| expr.eval(&[], context).map(|value| value.into_owned());
-    let bound = |bound: &Option<(Expr, bool)>| match bound {
-        Some((expr, included)) => Ok::<_, Error>(Some((value(expr)?, *included))),
+    let bound = |bound: &Option<(Vec<Expr>, bool)>| match bound {
+        Some((exprs, included)) => {
+            Ok::<_, Error>(Some((exprs.iter().map(&value).collect::<Result<Vec<_>>>()?, *included)))
+        }
         None => Ok(None),
     };
     let equal = range.equal.iter().map(value).collect::<Result<Vec<_>>>()?;
@@ -77,13 +79,13 @@ pub(super) fn evaluate(
         not_null = true;
         if let Some((fixed, whole)) = fixed_part(pattern) {
             let end = if whole { Some(fixed.clone()) } else { behind(&fixed) };
-            upper = end.map(|end| (Value::text(end), whole));
-            lower = Some((Value::text(fixed), true));
+            upper = end.map(|end| (vec![Value::text(end)], whole));
+            lower = Some((vec![Value::text(fixed)], true));
         }
     }
     let next = Next {
-        lower: lower.as_ref().map(|(value, included)| (value, *included)),
-        upper: upper.as_ref().map(|(value, included)| (value, *included)),
+        lower: lower.as_ref().map(|(values, included)| (values.as_slice(), *included)),
+        upper: upper.as_ref().map(|(values, included)| (values.as_slice(), *included)),
         is_null: range.is_null,
         not_null,
     };

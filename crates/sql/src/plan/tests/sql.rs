@@ -237,6 +237,29 @@ fn patterns_that_are_not_known_bound_an_index() {
 }
 
 #[test]
+fn comparisons_of_rows_bound_an_index() {
+    let mut db = Fixture::new();
+    let indexes = ["t_cd: c, d", "t_mix: d, c desc"];
+    db.table("t", "a int4!, b int4!, c int4, d int4", "a, b", &indexes, 100_000.0);
+    let statements = [
+        "select * from t where (a, b) > (5, 6) order by a, b limit 10",
+        "select * from t where (a, b) <= ($1, $2) order by a desc, b desc limit 10",
+        "select * from t where (5, 6) < (a, b) and a < 9",
+        "select * from t where (a, b, c) > (5, 6, 7) order by a, b limit 10",
+        "select * from t where a = 1 and (b, c) > (5, 6)",
+        "select * from t where a >= 5 and (a, b) > (5, 6) order by a, b limit 10",
+        "select * from t where (c, d) > (5, 6) order by c, d limit 10",
+        "select * from t where (c, d) < (5, 6) order by c, d limit 10",
+        "select * from t where (d, c) > (5, 6) order by d limit 10",
+        "select * from t where (a, a) > (5, 6) order by a limit 10",
+        "select * from t where (a, 4) > (5, b) order by a limit 10",
+        "select * from t where (a, b) > (5, random()::int) order by a, b limit 10",
+        "select * from t where (a, b) > (5, 6) and (a, b) <= (7, 8)",
+    ];
+    plans(&db, "pages.golden", &statements);
+}
+
+#[test]
 fn what_is_run_once_bounds_an_index_also_where_it_locks() {
     let db = tpcc();
     let statements = [

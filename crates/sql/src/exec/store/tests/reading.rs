@@ -51,8 +51,8 @@ fn a_table_is_scanned_both_ways_and_within_ranges() {
     assert_eq!(scan(None, false, None), (0..ROWS).collect::<Vec<_>>());
     assert_eq!(scan(None, true, None), (0..ROWS).rev().collect::<Vec<_>>());
     let range = KeyRange {
-        lower: Some((literal(100), false)),
-        upper: Some((literal(104), true)),
+        lower: Some((vec![literal(100)], false)),
+        upper: Some((vec![literal(104)], true)),
         ..KeyRange::default()
     };
     assert_eq!(scan(Some(range.clone()), false, None), [101, 102, 103, 104]);
@@ -63,7 +63,7 @@ fn a_table_is_scanned_both_ways_and_within_ranges() {
     for nothing in [int(ROWS), int(1 << 40), Value::Null] {
         assert_eq!(scan(one(nothing), false, None), [0; 0]);
     }
-    let null = KeyRange { lower: Some((Expr::Literal(Value::Null), true)), ..KeyRange::default() };
+    let null = KeyRange { lower: Some((vec![Expr::Literal(Value::Null)], true)), ..KeyRange::default() };
     assert_eq!(scan(Some(null), false, None), [0; 0]);
 }
 
