@@ -306,6 +306,8 @@ fn note_cached(database: &Value, remarks: &mut Remarks) {
 }
 
 fn memory_report(memory: &Memory) -> Value {
+    // A server tells of the tightest group only, around which there may be a lower limit.
+    let all_is_known = memory.cgroup_least.is_some() || memory.cgroup_limit.is_none();
     json!({
         "total_bytes": memory.total,
         "available_bytes": memory.available,
@@ -315,7 +317,7 @@ fn memory_report(memory: &Memory) -> Value {
         "cgroup_used_bytes": memory.cgroup_used,
         "cgroup_cached_bytes": memory.cgroup_cached,
         "cgroup_swap_limit_bytes": memory.cgroup_swap_limit,
-        "limit_bytes": memory.limit(),
+        "limit_bytes": memory.limit().filter(|_| all_is_known),
     })
 }
 

@@ -64,7 +64,7 @@ pub(super) enum Beside {
     Nobody,
     /// Somebody asks for the device, if only to write the log of what a job changes.
     Others,
-    /// Statements are run, or transactions commit.
+    /// Statements and commits take a part of a processor that counts, see [`State::users_seen`](super::window::State).
     Users,
 }
 
@@ -234,7 +234,7 @@ impl State {
 
 /// How many times as long as a thread has a processor it takes beside users, at least.
 fn share() -> u32 {
-    (SHARE / processors()).max(1)
+    SHARE.div_ceil(processors())
 }
 
 /// How many times as long as it had a processor a starved thread rests.
@@ -279,6 +279,7 @@ mod tests {
     #[test]
     fn who_gets_answers_has_no_more_than_his_share_beside_users() {
         let us = Duration::from_micros;
+        assert!(share() * processors() >= SHARE, "whatever the number of processors");
         let (start, mut state) = (clock::now(), State::default());
         let (mut now, mut had) = (start, Duration::ZERO);
         let mut begun = (now, had);

@@ -14,7 +14,10 @@ use super::gate::Beside;
 use super::reserve::{self, Reserve, Role};
 use super::saturation::Saturation;
 use super::users::Users;
-use super::window::{Ended, LINGER, LOOK_EVERY, Probe, SETTLE, SLOWDOWN, SLOWDOWN_LATCHED, State, ended};
+use super::window::{
+    Ended, LINGER, LOOK_EVERY, Probe, SETTLE, SLOWDOWN, SLOWDOWN_LATCHED, State, USERS_LINGER, are_users,
+    ended,
+};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::Disk;
@@ -394,15 +397,16 @@ impl Pacer {
             return;
         }
         let (ended, taken) = (self.ended_since(state), self.taken_since(state));
-        (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         let slowdown = if now < state.latched_until { SLOWDOWN_LATCHED } else { SLOWDOWN };
         // Who works as fast as it goes looks for those who do not.
         let pace = if pace == Pace::Full { self.in_force(Pace::Auto) } else { pace };
+        let passed = now - state.looked;
+        (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         state.react(pace, slowdown, &ended, taken, now);
-        if taken != (0, 0) {
+        if are_users(taken, passed) {
             state.users_seen = Some(now);
         }
-        let users_work = state.users_seen.is_some_and(|seen| now - seen <= LINGER);
+        let users_work = state.users_seen.is_some_and(|seen| now - seen <= USERS_LINGER);
         self.users_work.store(users_work, Ordering::Relaxed);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);

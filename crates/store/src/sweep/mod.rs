@@ -290,8 +290,11 @@ impl Shared {
             && record.previous_flags & entry::OVERFLOW != 0
             && self.find_tree(record.tree).is_some()
         {
+            // It may take many steps, as well.
             self.note_undone_or_swept();
-            overflow::free(&self.core, record.tree, at, record)?;
+            let freed = overflow::free(&self.core, record.tree, at, record);
+            self.note_undone_or_swept();
+            freed?;
             round.long_value(record.tree);
         }
         Ok(true)
