@@ -7,10 +7,6 @@
 //! processor has nothing else to do, within the same cgroup. Then the thread works as any other does, until it asks again: for [`SLICE`] and what it
 //! has begun. Where the system refuses to have threads like that, the gatekeeper is nice, and its answers say less.
 //!
-//! Each such moment costs users more than it takes: whoever wakes up finds a processor that has to be taken from somebody, in place of one that waits
-//! for him, which is a matter of tens of microseconds on a virtual machine, for each of the many times that a transaction waits for its client. So
-//! the thread has no more than a part of the processors beside users ([`SHARE`], [`Duty`]), however many answers it gets.
-//!
 //! Where processors are never idle nobody would answer, and the job take days. Whoever has waited for [`STARVED`] in vain goes on without an
 //! answer, with no more than a part of the processors ([`PART`]), until answers have come in time for a while again. So does whoever gets
 //! answers, but so late that he has had less than that part ([`TALLY`]).
@@ -46,27 +42,10 @@ const REST_MOST: Duration = Duration::from_millis(100);
 /// How often it is looked whether the answer is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Which part of what all processors do who gets answers may have beside users.
-const SHARE: u32 = 8;
-/// Who is ahead of his share by less need not rest yet: each rest is a wake-up more.
-const REST_LEAST: Duration = Duration::from_micros(500);
-/// What was not used of the share counts no longer than this.
-const SAVED: Duration = Duration::from_millis(1);
-
 /// What the gatekeeper is told: nothing; that somebody asks, until it answers by the first again; that nobody will any more.
 const SILENCE: u32 = 0;
 const ASKED: u32 = 1;
 const ENDED: u32 = 2;
-
-/// Who is there besides jobs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Beside {
-    Nobody,
-    /// Somebody asks for the device, if only to write the log of what a job changes.
-    Others,
-    /// Statements and commits take a part of a processor that counts, see [`State::users_seen`](super::window::State).
-    Users,
-}
 
 /// The gate of one thread. Clones are the same; when the last one is gone, the gatekeeper ends.
 #[derive(Clone, Debug)]
@@ -91,16 +70,6 @@ struct State {
     /// Answers do not come, or too late; since when they come in time again.
     is_starved: bool,
     calm_since: Option<Instant>,
-    /// Of what it has beside users.
-    duty: Option<Duty>,
-}
-
-/// What a thread has had of a processor by now would have been its share from then on: a bucket of tokens, of processor time, that holds no more than
-/// [`SAVED`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Duty {
-    since: Instant,
-    had: Duration,
 }
 
 impl Gate {
@@ -118,24 +87,17 @@ impl Gate {
     }
 
     /// Waits until the calling thread may use a processor for a while, or is to give up. It must hold nothing that others wait for.
-    pub(super) fn pass(&self, beside: Beside, give_up: &dyn Fn() -> bool) {
+    pub(super) fn pass(&self, is_alone: bool, give_up: &dyn Fn() -> bool) {
         if sim::active() {
             return;
         }
         let Asker { word, state } = &*self.0;
         let mut state = state.lock();
         let begun = clock::now();
-        let slice = if beside == Beside::Nobody { SLICE_ALONE } else { SLICE };
+        let slice = if is_alone { SLICE_ALONE } else { SLICE };
         if state.passed.is_some_and(|(at, _)| begun - at < slice) {
             return;
         }
-        let begun = match state.rest(beside, begun, clock::thread_cpu()) {
-            Duration::ZERO => begun,
-            rest => {
-                clock::sleep(rest);
-                clock::now()
-            }
-        };
         // What was asked before may still wait for its answer.
         if word.compare_exchange(SILENCE, ASKED, AcqRel, Acquire).is_ok() {
             state.asked = Some(begun);
@@ -178,29 +140,6 @@ fn keep(word: &AtomicU32) {
 }
 
 impl State {
-    /// How long it rests before it asks at `now`, having had a processor for `had`.
-    fn rest(&mut self, beside: Beside, now: Instant, had: Duration) -> Duration {
-        if beside != Beside::Users || self.is_starved {
-            self.duty = None;
-            return Duration::ZERO;
-        }
-        let Some(duty) = self.duty else {
-            self.duty = Some(Duty { since: now, had });
-            return Duration::ZERO;
-        };
-        let due = had.saturating_sub(duty.had) * share();
-        let passed = now - duty.since;
-        if due >= passed + REST_LEAST {
-            // Who had to work for long with something in his hands need not rest for all of it.
-            let rest = (due - passed).min(REST_MOST);
-            self.duty = Some(Duty { had: duty.had + (due - passed - rest) / share(), ..duty });
-            return rest;
-        }
-        let unused = passed.saturating_sub(due + SAVED);
-        self.duty = Some(Duty { since: duty.since + unused, ..duty });
-        Duration::ZERO
-    }
-
     /// How long an answer is waited for by a thread that has had a processor for so long.
     fn patience(&self, had: Duration) -> Duration {
         match self.passed {
@@ -230,11 +169,6 @@ impl State {
             self.is_starved = false;
         }
     }
-}
-
-/// How many times as long as a thread has a processor it takes beside users, at least.
-fn share() -> u32 {
-    SHARE.div_ceil(processors())
 }
 
 /// How many times as long as it had a processor a starved thread rests.
@@ -277,46 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_answers_has_no_more_than_his_share_beside_users() {
-        let us = Duration::from_micros;
-        assert!(share() * processors() >= SHARE, "whatever the number of processors");
-        let (start, mut state) = (clock::now(), State::default());
-        let (mut now, mut had) = (start, Duration::ZERO);
-        let mut begun = (now, had);
-        for number in 0..10_000 {
-            let rest = state.rest(Beside::Users, now, had);
-            assert!(rest.is_zero() || rest >= REST_LEAST && rest <= REST_MOST, "{rest:?}");
-            now = now + rest;
-            // What he waits for besides counts for him, but nothing that was long ago.
-            if number == 5_000 {
-                now = now + Duration::from_secs(1);
-                assert_eq!(state.rest(Beside::Users, now, had), Duration::ZERO);
-                begun = (now, had);
-            }
-            (now, had) = (now + us(60), had + us(60));
-        }
-        let allowed = (had - begun.1) * share();
-        let took = now - begun.0;
-        assert!(took + SAVED + REST_LEAST >= allowed && took <= allowed + REST_MOST, "{took:?} {allowed:?}");
-        // Of one long piece of work not all is rested for, and then nothing is left of it.
-        had += Duration::from_secs(1);
-        now = now + Duration::from_secs(1);
-        if share() > 1 {
-            assert_eq!(state.rest(Beside::Users, now, had), REST_MOST);
-            now = now + REST_MOST;
-            assert_eq!(state.rest(Beside::Users, now, had), Duration::ZERO);
-        }
-        // Without users he has all he wants, and so has who gets no answers: that one rests otherwise.
-        for beside in [Beside::Nobody, Beside::Others] {
-            assert_eq!(state.rest(Beside::Users, now, had), Duration::ZERO);
-            assert_eq!(state.rest(beside, now, had + Duration::from_secs(1)), Duration::ZERO);
-            assert_eq!(state.duty, None);
-        }
-        state.is_starved = true;
-        assert_eq!(state.rest(Beside::Users, now, had + Duration::from_secs(1)), Duration::ZERO);
-    }
-
-    #[test]
     fn who_gets_answers_too_late_for_his_part_goes_on_without_them() {
         let ms = Duration::from_millis;
         let start = clock::now();
@@ -343,10 +237,10 @@ mod tests {
     fn whoever_asks_goes_on_and_the_gatekeeper_ends() {
         let gate = Gate::new();
         for number in 0..200 {
-            gate.pass([Beside::Nobody, Beside::Others, Beside::Users][number % 3], &|| false);
+            gate.pass(number % 3 == 0, &|| false);
             clock::spin(SLICE);
         }
-        gate.pass(Beside::Others, &|| true);
+        gate.pass(false, &|| true);
         let word = Arc::clone(&gate.0.word);
         drop(gate);
         while Arc::strong_count(&word) > 1 {
@@ -356,7 +250,7 @@ mod tests {
         let word = Arc::new(AtomicU32::new(SILENCE));
         let gate = Gate(Arc::new(Asker { word, state: Mutex::default() }));
         for _ in 0..3 {
-            gate.pass(Beside::Others, &|| false);
+            gate.pass(false, &|| false);
         }
         assert!(gate.0.state.lock().is_starved);
     }

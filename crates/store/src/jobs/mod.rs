@@ -645,7 +645,7 @@ impl Worker {
     /// for a processor. Fails as [`Worker::check`].
     pub(crate) fn breathe(&self) -> Result<()> {
         if let reserve::Role::Asks(gate) = reserve::role() {
-            gate.pass(self.pacer.beside(), &|| self.inner.is_to_end());
+            gate.pass(!self.pacer.is_crowded(), &|| self.inner.is_to_end());
         }
         self.check()
     }

@@ -10,14 +10,10 @@
 //! 2. Nobody waits here with a latch or a lock that others need, nor with a permit: who has one, and asks for another one, is to
 //!    ask without waiting.
 
-use super::gate::Beside;
 use super::reserve::{self, Reserve, Role};
 use super::saturation::Saturation;
 use super::users::Users;
-use super::window::{
-    Ended, LINGER, LOOK_EVERY, Probe, SETTLE, SLOWDOWN, SLOWDOWN_LATCHED, State, USERS_LINGER, are_users,
-    ended,
-};
+use super::window::{Ended, LINGER, LOOK_EVERY, Probe, SETTLE, SLOWDOWN, SLOWDOWN_LATCHED, State, ended};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_io::Disk;
@@ -48,7 +44,6 @@ pub(crate) struct Pacer {
     users: Arc<Users>,
     saturation: Saturation,
     crowded: AtomicBool,
-    users_work: AtomicBool,
     rests: AtomicBool,
     /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
     target: AtomicU64,
@@ -131,7 +126,6 @@ impl Pacer {
             target: AtomicU64::new(0),
             long_sweeps: AtomicBool::new(true),
             crowded: AtomicBool::new(false),
-            users_work: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             state: Mutex::new(State::new(now, ended(disk.stats()))),
             changed: Condvar::new(),
@@ -204,15 +198,6 @@ impl Pacer {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Who is there besides jobs, as it was looked at last.
-    pub(super) fn beside(&self) -> Beside {
-        match (self.is_crowded(), self.users_work.load(Ordering::Relaxed)) {
-            (_, true) => Beside::Users,
-            (true, false) => Beside::Others,
-            (false, false) => Beside::Nobody,
-        }
-    }
-
     /// Whether jobs rest after each piece, as there is less than one permit.
     pub(super) fn rests(&self) -> bool {
         self.rests.load(Ordering::Relaxed)
@@ -240,7 +225,7 @@ impl Pacer {
         if let Role::Asks(gate) = &role
             && may_wait
         {
-            gate.pass(self.beside(), give_up);
+            gate.pass(!self.is_crowded(), give_up);
         }
         let slowness = self.slowness(&role, pace);
         // What it has done without a permit counts as well.
@@ -321,7 +306,7 @@ impl Pacer {
                 // The answer was for then; and whoever else waits need not wait for this one to come back.
                 drop(state);
                 self.changed.notify_one();
-                gate.pass(self.beside(), give_up);
+                gate.pass(!self.is_crowded(), give_up);
                 state = self.state.lock();
             }
             now = clock::now();
@@ -397,17 +382,11 @@ impl Pacer {
             return;
         }
         let (ended, taken) = (self.ended_since(state), self.taken_since(state));
+        (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         let slowdown = if now < state.latched_until { SLOWDOWN_LATCHED } else { SLOWDOWN };
         // Who works as fast as it goes looks for those who do not.
         let pace = if pace == Pace::Full { self.in_force(Pace::Auto) } else { pace };
-        let passed = now - state.looked;
-        (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         state.react(pace, slowdown, &ended, taken, now);
-        if are_users(taken, passed) {
-            state.users_seen = Some(now);
-        }
-        let users_work = state.users_seen.is_some_and(|seen| now - seen <= USERS_LINGER);
-        self.users_work.store(users_work, Ordering::Relaxed);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);
     }

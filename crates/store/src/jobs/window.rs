@@ -39,10 +39,6 @@ const KNOWN: Duration = Duration::from_secs(10);
 const PRESENT: u64 = 4;
 /// They are expected back for so long after they were seen.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
-/// Users are there where their statements, and waits for commits, take this part of a processor; and for so long after they were seen: of a
-/// thread's statements only some are looked at.
-const USERS_PART: u32 = 20;
-pub(super) const USERS_LINGER: Duration = Duration::from_secs(4);
 /// By how much others may be slowed, where nobody says otherwise; and beside a job that holds latches, as users wait for these as well.
 pub(super) const SLOWDOWN: f64 = 1.5;
 pub(super) const SLOWDOWN_LATCHED: f64 = 1.15;
@@ -97,11 +93,6 @@ pub(super) enum Probe {
     Looks(Instant),
 }
 
-/// Whether users are there, whose statements and commits took so many nanoseconds in that time.
-pub(super) fn are_users(taken: (u64, u64), passed: Duration) -> bool {
-    Duration::from_nanos(taken.0.saturating_add(taken.1)) * USERS_PART >= passed.max(LOOK_EVERY)
-}
-
 /// The window, and what it follows from.
 #[derive(Debug)]
 pub(super) struct State {
@@ -129,9 +120,8 @@ pub(super) struct State {
     /// jobs, and wait for the device. Sums in which older ones fade.
     pub(super) taken: (u64, u64),
     statements: (f64, f64),
-    /// When others were seen last, and when users were, see [`are_users`].
+    /// When others were seen last.
     seen: Option<Instant>,
-    pub(super) users_seen: Option<Instant>,
     pub(super) probe: Probe,
     probed: Option<Instant>,
     probes: u32,
@@ -155,7 +145,6 @@ impl State {
             taken: (0, 0),
             statements: (0.0, 0.0),
             seen: None,
-            users_seen: None,
             probe: Probe::No,
             probed: None,
             probes: 0,
@@ -308,16 +297,6 @@ pub(super) fn ended(stats: &Stats) -> Ended {
 mod tests {
     use super::*;
     use gannet_base::clock;
-
-    #[test]
-    fn users_are_there_where_they_take_a_twentieth_of_a_processor() {
-        let (ms, look) = (1_000_000, LOOK_EVERY);
-        assert!(are_users((5 * ms, 0), look) && are_users((2 * ms, 3 * ms), look));
-        assert!(!are_users((4 * ms, 0), look) && !are_users((0, 0), Duration::ZERO));
-        // Who looked for a short time only has seen too little of it.
-        assert!(!are_users((2 * ms, 0), Duration::from_millis(20)));
-        assert!(are_users((u64::MAX, 1), look));
-    }
 
     /// Others that ask for 200 pages between two looks, each of which takes 100 µs, and by `slower` of that longer for each permit of the
     /// window. Gives the windows that came of `looks` looks, without those beside probes.
