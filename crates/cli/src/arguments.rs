@@ -139,7 +139,8 @@ pub(crate) struct Backup {
           value_parser = clap::value_parser!(i32).range(1..=22))]
     pub(crate) compress: Option<i32>,
     /// Keep so many full backups of the folder, with what adds to them, and remove older ones afterwards
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
     /// Then remove archived log from there that none of the backups left in the folder needs
     #[arg(long, value_name = "ARCHIVE", requires = "keep")]
@@ -306,13 +307,16 @@ pub(crate) struct Demo {
     #[arg(value_name = "DIR", default_value = "gannet-demo")]
     pub(crate) folder: PathBuf,
     /// How much data: warehouses of about 100 MB each, 1 to 10000
-    #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) warehouses: u32,
     /// Sessions that work at a time, 1 to 1000
-    #[arg(long, value_name = "N", default_value = "8", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "8", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) sessions: u32,
     /// For how many seconds they work, 1 to 86400
-    #[arg(long, value_name = "N", default_value = "20", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "N", default_value = "20", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) seconds: u32,
     /// The one memory number [default: 16MiB a warehouse, at least 32MiB, more for many sessions]
     #[arg(long, value_name = "SIZE", env = "GANNET_MEMORY", value_parser = size)]
@@ -381,7 +385,8 @@ pub(crate) struct Dump {
     #[arg(long = "table", value_name = "T")]
     pub(crate) tables: Vec<String>,
     /// Threads that make text of rows, 1 to 64 [default: one for each processor, 8 at most]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) jobs: Option<u32>,
     /// Write the figures as JSON
     #[arg(long)]
@@ -413,7 +418,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "create")]
     pub(crate) page_size: Option<u64>,
     /// Threads that read rows from text, 1 to 64 [default: one for each processor, 8 at most]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) jobs: Option<u32>,
     /// What a bad row or statement does
     #[arg(long, value_name = "WHAT", default_value = "stop")]

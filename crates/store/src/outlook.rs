@@ -151,8 +151,8 @@ impl Notes {
     fn growth(&self, of: impl Fn(&Note) -> Option<u64>, value: u64, at: Instant) -> Growth {
         let notes = self.0.lock();
         // Nobody notes anything while the thread that does is held up.
-        let recent = notes.iter().skip_while(|note| at - note.at > NOTE_EVERY * NOTES as u32);
-        let first = recent.into_iter().find_map(|note| of(note).map(|value| (note.at, value)));
+        let mut recent = notes.iter().skip_while(|note| at - note.at > NOTE_EVERY * NOTES as u32);
+        let first = recent.find_map(|note| of(note).map(|value| (note.at, value)));
         let Some((since, before)) = first else { return Growth::default() };
         let looked = at - since;
         let seconds = looked.as_secs_f64();
@@ -555,6 +555,9 @@ mod tests {
         // Much was written, and its pages have come home.
         assert_eq!(told(&seen, (100, 1000), 110), (Some(0.0), None, 100.0));
         assert_eq!(told(&seen, (50, 1000), 110), (Some(-0.5), None, 100.0));
+        // What was noted more than an hour ago says nothing, however long nobody noted anything.
+        assert_eq!(told(&seen, (250, 1000), 3615), (Some(-650.0 / 3595.0), None, 3595.0));
+        assert_eq!(told(&seen, (250, 1000), 3621), (None, None, 0.0));
     }
 
     #[test]

@@ -210,6 +210,37 @@ fn marks_say_who_holds_what_back() {
     assert!(report.header.closed_cleanly && report.header.restart_log_bytes > 0);
 }
 
+#[test]
+fn who_has_the_oldest_snapshot_and_writes_holds_back_what_he_does_alone() {
+    let db = create(&SimDisk::new(5));
+    let mut txn = begin(&db);
+    let tree = txn.create_tree("rows").unwrap();
+    (0..400).for_each(|i| txn.insert(&tree, &key(i), &[1; 100]).unwrap());
+    txn.commit().unwrap();
+    let mut holder = hold(&db);
+    holder.put(&tree, &key(1000), b"his own").unwrap();
+    let mut txn = begin(&db);
+    (0..1600).for_each(|i| txn.put(&tree, &key(i % 400), &[i as u8; 100]).unwrap());
+    txn.commit().unwrap();
+    let garbage = || db.statistics(&StatOptions::default()).unwrap().transactions.garbage;
+    let held = garbage();
+    assert!(held.held_segments > 0);
+    assert_eq!(
+        (held.held_by_oldest_snapshot, held.held_by_writers),
+        (held.held_segments, held.held_segments)
+    );
+    // Beside somebody else who needs it, he does not hold it alone.
+    let other = hold(&db);
+    let mut txn = begin(&db);
+    (0..1600).for_each(|i| txn.put(&tree, &key(i % 400), &[i as u8; 100]).unwrap());
+    txn.commit().unwrap();
+    let more = garbage();
+    assert!(more.held_by_oldest_snapshot < more.held_segments, "{more:?}");
+    assert_eq!(more.held_by_oldest_snapshot * more.segment_bytes, db.holders()[0].alone_bytes);
+    drop((holder, other));
+    assert_eq!(garbage().held_by_oldest_snapshot, 0);
+}
+
 /// A tree as an index has it: a leading part, and what tells entries of it apart.
 fn index(txn: &mut Transaction, runs: &[u64]) -> Tree {
     let tree = txn.create_tree("index").unwrap();

@@ -1,4 +1,4 @@
-//! What conditions say about single columns: the bounds of ranges.
+//! What conditions say about single columns, and comparisons of rows about several: the bounds of ranges.
 
 use super::Planner;
 use super::access::KeyColumn;
@@ -132,7 +132,7 @@ fn comparable(column: Type, other: Type) -> bool {
 }
 
 impl Planner<'_> {
-    /// What conditions say about single columns of `local`.
+    /// What conditions say about columns of `local`.
     pub(super) fn searches(&self, conditions: &[Rc<Condition>], local: &ColumnSet) -> Vec<Search> {
         let mut out = Vec::new();
         for (position, condition) in conditions.iter().enumerate() {

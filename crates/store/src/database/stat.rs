@@ -109,14 +109,10 @@ impl Database {
             age_seconds: snapshot.age.as_secs_f64(),
         });
         // As everybody is told who asks who holds garbage back: a holder may have several snapshots, and write besides.
-        let holds_alone = |oldest: &SnapshotStat| {
-            let holders = self.holders();
-            holders
-                .iter()
-                .find(|holder| holder.number == oldest.number)
-                .map_or(0, |holder| holder.alone_bytes)
-        };
-        let held_alone = holder.as_ref().map_or(0, holds_alone);
+        let holds = holder
+            .as_ref()
+            .and_then(|oldest| self.holders().into_iter().find(|holder| holder.number == oldest.number));
+        let held_alone = holds.map_or(0, |holds| holds.alone_bytes);
         let horizon = registry.horizon().0;
         let writer = |report: &crate::TransactionReport| WriterStat {
             id: report.id.0,
