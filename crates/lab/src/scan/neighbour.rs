@@ -335,26 +335,46 @@ mod tests {
         assert_eq!((&beside["worst_p99_us"], &beside["least_cached_bytes"]), (&json!(1.0), &json!(93)));
     }
 
+    /// What a neighbour tells; it is stopped as soon as it has told of touches.
+    struct Heard<'a> {
+        lines: Vec<u8>,
+        stop: &'a AtomicBool,
+    }
+
+    impl Write for Heard<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.lines.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            let touched = |one: &Interval| one.touches > 0;
+            if self.intervals().iter().any(touched) {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    }
+
+    impl Heard<'_> {
+        fn intervals(&self) -> Vec<Interval> {
+            let text = std::str::from_utf8(&self.lines).unwrap();
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        }
+    }
+
     #[test]
     fn a_neighbour_reads_its_file_until_it_is_stopped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("working-set");
         make(&path, 64 * BLOCK).unwrap();
         let stop = AtomicBool::new(false);
-        let mut out = Vec::new();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(INTERVAL * 3);
-                stop.store(true, Ordering::Relaxed);
-            });
-            live(&path, &mut out, 1, &stop).unwrap();
-        });
-        let lines: Vec<Interval> = String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        assert!(lines.iter().any(|one| one.touches > 0));
+        let mut heard = Heard { lines: Vec::new(), stop: &stop };
+        live(&path, &mut heard, 1, &stop).unwrap();
+        let told = heard.intervals();
+        let (last, before) = told.split_last().unwrap();
+        assert!(last.touches > 0 && before.iter().all(|one| one.touches == 0), "{told:?}");
+        assert!(heard.lines.starts_with(b"{\"ready\":true}\n"));
         assert!(live(&folder.path().join("none"), &mut Vec::new(), 1, &stop).is_err());
     }
 }
