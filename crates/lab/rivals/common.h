@@ -1,7 +1,7 @@
 /* What the rivals' programs share: arguments, the laboratory's rows, threads that work for a while, one JSON line.
  *
  *   PROGRAM load|lookups|multiget|updates --dir DIR [--memory BYTES] [--rows N] [--value-size BYTES] [--page-size BYTES]
- *           [--threads T] [--seconds S] [--warm-up S] [--batch N] [--seed N] [--direct 0|1] [--read-ahead 0|1] [--blind 0|1]
+ *           [--threads T] [--seconds S] [--warm-up S] [--warm-up-threads T] [--batch N] [--seed N] [--direct 0|1] [--read-ahead 0|1] [--blind 0|1]
  *   PROGRAM live --purpose work|die|rest --log BYTES ...      a life as crates/lab/src/restart/life.rs has them, where a program has that
  *
  * Keys are row numbers in eight big-endian bytes, values are filled from the number and a version, as in
@@ -24,10 +24,10 @@
 
 struct arguments {
     const char *workload, *dir, *purpose;
-    uint64_t memory, rows, value_size, page_size, threads, seconds, warm_up, batch, seed, direct, read_ahead, blind, log;
+    uint64_t memory, rows, value_size, page_size, threads, seconds, warm_up, batch, seed, direct, read_ahead, blind, log, warm_up_threads;
 };
 
-static struct arguments args = {NULL, NULL, NULL, 256u << 20, 1000000, 192, 8192, 16, 10, 2, 256, 1, 1, 1, 0, 192u << 20};
+static struct arguments args = {NULL, NULL, NULL, 256u << 20, 1000000, 192, 8192, 16, 10, 2, 256, 1, 1, 1, 0, 192u << 20, 0};
 
 static void fail(const char *what, const char *why) {
     fprintf(stderr, "%s: %s\n", what, why);
@@ -42,7 +42,7 @@ static void parse(int argc, char **argv) {
                    {"--page-size", &args.page_size},   {"--threads", &args.threads}, {"--seconds", &args.seconds},
                    {"--warm-up", &args.warm_up},       {"--batch", &args.batch},     {"--seed", &args.seed},
                    {"--direct", &args.direct},         {"--blind", &args.blind},     {"--read-ahead", &args.read_ahead},
-                   {"--log", &args.log}};
+                   {"--log", &args.log},               {"--warm-up-threads", &args.warm_up_threads}};
     if (argc < 2) fail(argv[0], "expected a workload and options");
     args.workload = argv[1];
     for (int i = 2; i < argc; i += 2) {
@@ -202,7 +202,7 @@ static void multi_get(void *session, const uint64_t *numbers, size_t count, unsi
 static void update(void *session, uint64_t number, uint64_t version, unsigned char *value);
 
 static void *worker(void *argument) {
-    uint64_t state = (args.seed * 1000003 + (uint64_t)(uintptr_t)argument) * 1000003;
+    uint64_t number = (uint64_t)(uintptr_t)argument, state = (args.seed * 1000003 + number) * 1000003;
     int looks = !strcmp(args.workload, "lookups"), batches = !strcmp(args.workload, "multiget");
     unsigned char *value = malloc(args.value_size + 8);
     uint64_t *numbers = calloc(args.batch, sizeof *numbers);
@@ -210,6 +210,8 @@ static void *worker(void *argument) {
     if (!value || !numbers) fail("memory", "there is not enough");
     for (uint64_t calls = 1; phase < 2; calls++) {
         int measuring = phase == 1;
+        /* One of those that only help to fill caches. */
+        if (measuring && number >= args.threads) break;
         for (uint64_t i = 0; batches && i < args.batch; i++) numbers[i] = below(&state, args.rows);
         uint64_t start = now_ns();
         if (looks) get(session, below(&state, args.rows), value);
@@ -241,8 +243,9 @@ static int is_timed(void) {
 /* Lets threads work, and prints what came of it. */
 static void run(const char *driver, const char *settings) {
     if (!is_timed()) fail(args.workload, "there is no such workload");
-    pthread_t *threads = calloc(args.threads, sizeof *threads);
-    for (uint64_t i = 0; i < args.threads; i++) pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)i);
+    uint64_t count = args.warm_up_threads > args.threads ? args.warm_up_threads : args.threads;
+    pthread_t *threads = calloc(count, sizeof *threads);
+    for (uint64_t i = 0; i < count; i++) pthread_create(&threads[i], NULL, worker, (void *)(uintptr_t)i);
     sleep((unsigned)args.warm_up);
     uint64_t start = now_ns(), read_before = proc_number("/proc/self/io", "read_bytes");
     phase = 1;
@@ -256,7 +259,7 @@ static void run(const char *driver, const char *settings) {
     double seconds = (double)(now_ns() - start) / 1e9;
     uint64_t done = operations, read_bytes = proc_number("/proc/self/io", "read_bytes") - read_before;
     phase = 2;
-    for (uint64_t i = 0; i < args.threads; i++) pthread_join(threads[i], NULL);
+    for (uint64_t i = 0; i < count; i++) pthread_join(threads[i], NULL);
     printf("{\"workload\":\"%s\",\"driver\":\"%s\",\"settings\":%s,\"rows\":%llu,\"value_bytes\":%llu,"
            "\"plan\":{\"threads\":%llu,\"seconds\":%llu},\"measured\":{\"operations\":%llu,\"seconds\":%.3f,"
            "\"per_second_mean\":%.1f,\"latency_us\":",

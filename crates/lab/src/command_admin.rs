@@ -25,6 +25,7 @@ USAGE
 STEPS
     load       makes the folder --base and fills it with TPC-C
     task       the task --task alone, and beside users
+    sizes      tasks that go through all of the data, without users
     garbage    users as garbage grows, which a snapshot holds back (--held), or without one
     sweeps     sweeps of the old versions of one of so many rows, for each of the list --every
     changes    incremental backups after each of --shares was changed
@@ -163,12 +164,12 @@ fn judge(arguments: &Arguments) -> Result<()> {
         "within" => within_can(arguments)?,
         "copy" => {}
         "load" if missing(&arguments.base) => bail!("load needs --base"),
-        "task" | "garbage" | "sweeps" | "changes"
+        "task" | "sizes" | "garbage" | "sweeps" | "changes"
             if missing(&arguments.base) || missing(&arguments.scratch) =>
         {
             bail!("{} needs --base and --scratch", arguments.step)
         }
-        "load" | "task" | "garbage" | "sweeps" | "changes" => {}
+        "load" | "task" | "sizes" | "garbage" | "sweeps" | "changes" => {}
         other => bail!("there is no step {other:?}; see gannet-lab admin --help"),
     }
     if arguments.size.warehouses == 0 || arguments.sessions == 0 {
@@ -246,6 +247,7 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
         ("task", Some(task)) => {
             measure::task(&setup, task, arguments.times, arguments.looks_at_conditions, stop)
         }
+        ("sizes", _) => studies::sizes(&setup, arguments.times.limit, stop),
         ("garbage", _) => studies::growing(&setup, arguments.is_held, arguments.times, stop),
         ("sweeps", _) => studies::sweeps(&setup, &arguments.every, arguments.times.limit, stop),
         _ => studies::changes(&setup, &arguments.shares, arguments.times.limit, stop),

@@ -140,20 +140,51 @@ fn ratio(first: Spread, second: Spread) -> String {
     }
 }
 
-/// What is there of both, and the ratios, as lines of a table.
-fn rows(first: &Figure, second: &Figure) -> Vec<String> {
+/// A name without versions, by which a contestant is found who is of another one.
+fn unversioned(name: &str) -> String {
+    let is_version = |word: &&str| {
+        let word = word.trim_end_matches(',');
+        word.starts_with(|first: char| first.is_ascii_digit())
+            && word.chars().all(|char| char.is_ascii_digit() || char == '.')
+    };
+    let mut words = name.split(' ');
+    // What begins with a number is counted by it.
+    words.next().into_iter().chain(words.filter(|word| !is_version(word))).collect::<Vec<_>>().join(" ")
+}
+
+/// The bars of the same contestant: of this name, or else the only ones whose name differs by a version.
+fn same<'b>(name: &str, among: &'b [Bars]) -> Option<&'b Bars> {
+    among.iter().find(|other| other.name == name).or_else(|| {
+        let mut alike = among.iter().filter(|other| unversioned(&other.name) == unversioned(name));
+        alike.next().filter(|_| alike.next().is_none())
+    })
+}
+
+/// What is there of both, and the ratios, as lines of a table; `alone` gets the names of what is there of one only.
+fn rows(first: &Figure, second: &Figure, alone: &mut Vec<String>) -> Vec<String> {
     let (Some((groups, bars)), Some((other_groups, other_bars))) =
         (grouped(&first.kind), grouped(&second.kind))
     else {
         return Vec::new();
     };
     let mut rows = Vec::new();
+    let has_any = |bars: &&Bars| bars.values.iter().any(Option::is_some);
+    let others = other_bars.iter().filter(has_any).filter(|other| same(&other.name, bars).is_none());
+    alone.extend(others.map(|other| format!("{}: {}", second.title, other.name)));
     for bars in bars {
-        let Some(theirs) = other_bars.iter().find(|other| other.name == bars.name) else { continue };
+        let Some(theirs) = same(&bars.name, other_bars) else {
+            alone.extend(Some(bars).filter(has_any).map(|bars| format!("{}: {}", first.title, bars.name)));
+            continue;
+        };
         for (group, value) in groups.iter().zip(&bars.values) {
             let place = other_groups.iter().position(|other| other == group);
             let other = place.and_then(|place| theirs.values.get(place).copied().flatten());
-            let (Some(value), Some(other)) = (value, other) else { continue };
+            let (Some(value), Some(other)) = (value, other) else {
+                if value.is_some() || other.is_some() {
+                    alone.push(format!("{}: {}, {group}", first.title, bars.name));
+                }
+                continue;
+            };
             let of = [told(*value), told(other), ratio(*value, other)];
             rows.push(format!(
                 "| {} | {group} | {} | {} | {} |",
@@ -163,6 +194,10 @@ fn rows(first: &Figure, second: &Figure) -> Vec<String> {
                 of.join(" | ")
             ));
         }
+        // Groups that only the other one has.
+        let more = other_groups.iter().zip(&theirs.values);
+        let more = more.filter(|(group, value)| value.is_some() && !groups.contains(group));
+        alone.extend(more.map(|(group, _)| format!("{}: {}, {group}", second.title, theirs.name)));
     }
     rows
 }
@@ -177,10 +212,10 @@ pub(crate) fn work(one: &Path, other: &Path) -> Result<()> {
     let names = [one, other].map(|run| run.display().to_string());
     output::line(differences(&runs, &names))?;
     let [first, second] = runs.each_ref().map(|run| experiment.report(run));
-    let mut found = Vec::new();
+    let (mut found, mut alone) = (Vec::new(), Vec::new());
     for figure in first.figures() {
         if let Some(same) = second.figures().find(|other| other.id == figure.id) {
-            found.extend(rows(figure, same));
+            found.extend(rows(figure, same, &mut alone));
         }
     }
     if found.is_empty() {
@@ -191,7 +226,11 @@ pub(crate) fn work(one: &Path, other: &Path) -> Result<()> {
         names[0],
         names[1],
         found.join("\n")
-    ))
+    ))?;
+    match alone.is_empty() {
+        true => Ok(()),
+        false => output::line(format_args!("\nMeasured in one of them only: {}.", alone.join("; "))),
+    }
 }
 
 #[cfg(test)]
@@ -290,12 +329,52 @@ mod tests {
         let first = figure(&[(2.0, false), (2.0, false), (2.0, true), (2.0, true)]);
         let second = figure(&[(4.0, false), (4.0, true), (4.0, false), (4.0, true)]);
         assert_eq!(
-            rows(&first, &second),
+            rows(&first, &second, &mut Vec::new()),
             [
                 "| Time | 0 | one | seconds | 2.00 | 4.00 | 2.00 |",
                 "| Time | 1 | one | seconds | 2.00 | ≥ 4.00 | ≥ 2.00 |",
                 "| Time | 2 | one | seconds | ≥ 2.00 | 4.00 | ≤ 2.00 |",
                 "| Time | 3 | one | seconds | ≥ 2.00 | ≥ 4.00 | – |",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_rival_of_another_version_is_found_and_what_is_missing_is_told() {
+        let figure = |names: &[&str], groups: &[&str]| Figure {
+            id: "x".to_owned(),
+            title: "Time".to_owned(),
+            y: "seconds".to_owned(),
+            kind: Kind::Bars {
+                groups: groups.iter().map(|&group| group.to_owned()).collect(),
+                bars: names
+                    .iter()
+                    .map(|&name| Bars {
+                        name: name.to_owned(),
+                        values: vec![Spread::of(&[2.0]); groups.len()],
+                    })
+                    .collect(),
+                limit: None,
+            },
+        };
+        let mut alone = Vec::new();
+        let first = figure(&["Gannet", "SQLite 3.50.2", "2 threads", "4 threads", "LMDB"], &["a", "b"]);
+        let second = figure(&["SQLite 3.51.0", "Gannet", "8 threads", "Berkeley DB"], &["b", "c"]);
+        let found = rows(&first, &second, &mut alone);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().any(|row| row.contains("| b | SQLite 3.50.2 |")), "{found:?}");
+        assert_eq!(
+            alone,
+            [
+                "Time: 8 threads",
+                "Time: Berkeley DB",
+                "Time: Gannet, a",
+                "Time: Gannet, c",
+                "Time: SQLite 3.50.2, a",
+                "Time: SQLite 3.51.0, c",
+                "Time: 2 threads",
+                "Time: 4 threads",
+                "Time: LMDB",
             ]
         );
     }

@@ -1,9 +1,10 @@
-//! `gannet-lab inserts`: the load of many inserts and some updates, against one configuration of Gannet's server.
+//! `gannet-lab inserts`: the load of many inserts and some updates, against one configuration of Gannet's server, or of PostgreSQL's.
 
 use anyhow::{Context, Result, bail};
 use gannet_base::units::parse_size;
 use gannet_lab::servers::{self, Kind};
 use gannet_lab::tune::builtin::{self, Size};
+use gannet_lab::tune::rival;
 use gannet_lab::tune::trial::{self, Config, Setup};
 use gannet_store::CreateOptions;
 use lexopt::prelude::*;
@@ -17,6 +18,7 @@ const LOAD_MEMORY: u64 = 512 << 20;
 
 struct Arguments {
     step: String,
+    kind: Kind,
     dir: PathBuf,
     bytes: u64,
     segment_size: u64,
@@ -39,6 +41,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     };
     let mut arguments = Arguments {
         step: String::new(),
+        kind: Kind::Gannet,
         dir: PathBuf::new(),
         bytes: 128 << 20,
         segment_size: CreateOptions::default().segment_size,
@@ -55,6 +58,11 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             // A client of PostgreSQL takes a relative path for a host's name, and its server works in its own folder.
             Long("dir") => arguments.dir = std::path::absolute(PathBuf::from(parser.value()?))?,
+            Long("server") => {
+                let name = parser.value()?.string()?;
+                arguments.kind = Kind::named(&name)
+                    .with_context(|| format!("--server is gannet or postgresql, not {name:?}"))?;
+            }
             Long("size") => arguments.bytes = parse_size(&parser.value()?.string()?)?,
             Long("segment") => arguments.segment_size = parse_size(&parser.value()?.string()?)?,
             Long("reports") => arguments.reports = parser.value()?.parse()?,
@@ -88,7 +96,10 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
         "load" => load(&arguments, size, stop),
         "run" => {
             let setup = Setup {
-                template: servers::database(&arguments.dir),
+                template: match arguments.kind {
+                    Kind::Gannet => servers::database(&arguments.dir),
+                    Kind::PostgreSql => arguments.dir.clone(),
+                },
                 folder: arguments.dir.with_extension("run"),
                 is_confined: arguments.is_confined,
                 mix: size.mix(arguments.reports)?,
@@ -97,8 +108,11 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
                 measure: arguments.measure,
                 seed: arguments.seed,
             };
-            let mut measured =
-                trial::run(&setup, &arguments.config, stop).with_context(|| arguments.config.describe())?;
+            let measured = match arguments.kind {
+                Kind::Gannet => trial::run(&setup, &arguments.config, stop),
+                Kind::PostgreSql => rival::run(&setup, &arguments.config, stop),
+            };
+            let mut measured = measured.with_context(|| arguments.config.describe())?;
             measured["rows"] = json!(size.rows);
             measured["reports"] = json!(arguments.reports);
             crate::output::line(json!({ "workload": "inserts", "measured": measured }))?;
@@ -111,11 +125,20 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
 fn load(arguments: &Arguments, size: Size, stop: &AtomicBool) -> Result<()> {
     let begun = Instant::now();
     let page_size = arguments.config.page_size;
-    make(&arguments.dir, size, (page_size, arguments.segment_size), arguments.seed)?;
+    let file = match arguments.kind {
+        Kind::Gannet => {
+            make(&arguments.dir, size, (page_size, arguments.segment_size), arguments.seed)?;
+            servers::database(&arguments.dir)
+        }
+        Kind::PostgreSql => {
+            rival::make(&arguments.dir, size, arguments.seed)?;
+            arguments.dir.join("base")
+        }
+    };
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");
     }
-    let bytes = std::fs::metadata(servers::database(&arguments.dir))?.len();
+    let bytes = gannet_lab::folders::bytes(&file)?;
     crate::output::line(json!({
         "workload": "inserts load", "rows": size.rows, "page_size": page_size, "segment_size": arguments.segment_size, "file_bytes": bytes,
         "seconds": begun.elapsed().as_secs_f64(),

@@ -18,6 +18,8 @@ use crate::record::Ended;
 use crate::servers::SHUTDOWN;
 use crate::throttle;
 use anyhow::{Context, Result, bail};
+use gannet_base::units::format_size;
+use gannet_io::residency;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -354,16 +356,28 @@ fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 /// Drops what is cached of these files, and of those in these folders.
 ///
 /// # Errors
-/// A folder cannot be read, or there is no `dd`.
+/// A file cannot be opened or synced; or some of it stays, which others may be using.
 pub fn chill(paths: &[PathBuf]) -> Result<()> {
-    for path in files_of(paths)? {
-        let mut input = std::ffi::OsString::from("if=");
-        input.push(&path);
-        let done = Command::new("dd").arg(input).args(["iflag=nocache", "count=0", "status=none"]).status();
-        done.with_context(|| format!("cannot drop what is cached of {path:?} by dd"))?;
+    let files = files_of(paths)?;
+    for path in &files {
+        let file = fs::File::open(path).with_context(|| format!("cannot open {path:?}"))?;
+        // What has not been written home stays.
+        file.sync_all().with_context(|| format!("cannot sync {path:?}"))?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .with_context(|| format!("cannot drop what is cached of {path:?}"))?;
     }
-    Ok(())
+    // Where the system does not tell, nobody knows.
+    match residency(&files).cached_bytes() {
+        Some(left) if left > LEFT_AT_MOST => bail!(
+            "{} of {paths:?} stay in the page cache, though they were to be read from the device: does another program use them?",
+            format_size(left)
+        ),
+        _ => Ok(()),
+    }
 }
+
+/// Bytes of files that may stay in the page cache where they were to leave it: pages that somebody looks at at this moment.
+const LEFT_AT_MOST: u64 = 4 << 20;
 
 /// Reads these files, and those in these folders, from their beginning to their end; false where `stop` was set before.
 ///

@@ -67,7 +67,7 @@ With --fits it is read once before that, and rivals' own caches have room for al
 `restart` kills: `load` makes a database, `crash` loads a copy of it until there is so much log and kills it, `loaded` starts a copy of what that has
 left and loads it from its first commit on, `rest` leaves it in peace, and with --again kills it in between. SIDE is wire-gannet, wire-postgresql (TPC-B
 by a server), gannet, sqlite or berkeley-db (rows written anew, embedded; the last with --program, what `rival` has built). What was acknowledged has to be there each time.
-`inserts` is a load of many inserts and some updates by connections to Gannet's server: `load` makes a database with a table of SIZE, `run`
+`inserts` is a load of many inserts and some updates by connections to Gannet's server, or with --server postgresql to that one: `load` makes a database with a table of SIZE, `run`
 measures one configuration on a copy of it; with --reports N one transaction in N is a report that sorts; --confined holds the server by a memory cgroup.
 `rival` builds the program by which a C library takes the workloads load, lookups, multiget and updates; it needs a C compiler and the library's headers.
 `isolation run` lets sessions run random transactions, in rounds of --transactions [2000], and judges what they were told; at
@@ -105,6 +105,7 @@ OPTIONS
     --threads T          threads, each with a session of its own [1]
     --seconds S          measured time [10]
     --warm-up S          time before that [2]
+    --warm-up-threads T  threads in that time, where they are to be more
     --batch N            keys of one `multiget` [256]
     --times N            number of scans; look-ups of `misses` in thousands [3]
     --hot-rows N         rows of `hot` [10000]
@@ -231,6 +232,7 @@ fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
         "threads" => arguments.plan.threads = text.parse()?,
         "seconds" => arguments.plan.measure = seconds(text)?,
         "warm-up" => arguments.plan.warm_up = seconds(text)?,
+        "warm-up-threads" => arguments.plan.warm_up_threads = text.parse()?,
         "batch" => arguments.batch = text.parse()?,
         "times" => arguments.times = text.parse()?,
         "hot-rows" => arguments.hot_rows = text.parse()?,
@@ -326,6 +328,7 @@ fn plan_json(arguments: &Arguments) -> Value {
         "seconds": arguments.plan.measure.as_secs_f64(),
         "reading": arguments.reading,
         "warm_up_seconds": arguments.plan.warm_up.as_secs_f64(),
+        "warm_up_threads": arguments.plan.warm_up_threads.max(arguments.plan.threads),
         "batch": arguments.batch,
         "hot_rows": arguments.hot_rows,
         "seed": arguments.plan.seed,

@@ -16,6 +16,8 @@ pub struct Plan {
     pub threads: usize,
     /// Time before anything is measured.
     pub warm_up: Duration,
+    /// Threads that work in that time, where they are to be more: caches are full sooner.
+    pub warm_up_threads: usize,
     /// Measured time.
     pub measure: Duration,
     /// How often operations are counted.
@@ -33,6 +35,7 @@ impl Default for Plan {
         Plan {
             threads: 1,
             warm_up: Duration::from_secs(2),
+            warm_up_threads: 0,
             measure: Duration::from_secs(10),
             interval: Duration::from_secs(1),
             ops_per_sample: 1,
@@ -114,9 +117,10 @@ where
         latency: Mutex::default(),
         plan,
     };
-    let ready = Barrier::new(plan.threads + 1);
+    let threads = plan.threads.max(plan.warm_up_threads);
+    let ready = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..plan.threads)
+        let workers: Vec<_> = (0..threads)
             .map(|number| {
                 let (stage, ready, operation) = (&stage, &ready, &operation);
                 scope.spawn(move || worker(driver, stage, ready, number, operation))
@@ -154,7 +158,7 @@ fn worker(
         let mut calls = 0;
         loop {
             let phase = stage.phase.load(Ordering::Relaxed);
-            if phase == ENDED {
+            if phase == ENDED || (phase == MEASURING && number >= stage.plan.threads) {
                 break;
             }
             let start = Instant::now();

@@ -1,4 +1,5 @@
-//! What else depends on how much there is to do: users as garbage grows, sweeps of more and more garbage, incremental backups of more and more changes.
+//! What else depends on how much there is to do: tasks by the size of the database, users as garbage grows, sweeps of more and more garbage, incremental backups of more and
+//! more changes.
 
 use super::garbage::{self, Snapshot, Sweeper};
 use super::measure::Times;
@@ -12,6 +13,40 @@ use std::time::Duration;
 
 /// How far apart two of the numbers are by which rows are chosen.
 const PRIME: u32 = 7;
+
+/// Tasks that go through all of a database, and need nothing that another one has made.
+pub const SIZED: [Task; 5] = [Task::Copy, Task::Backup, Task::Stat, Task::Check, Task::Dump];
+/// How often each of them runs, unless that takes longer than the time: then once.
+const SIZED_TIMES: (u32, Duration) = (3, Duration::from_secs(5));
+
+/// Those tasks, without users, one after the other.
+///
+/// # Errors
+/// Something fails, or `stop` is set.
+pub fn sizes(setup: &Setup, limit: Duration, stop: &AtomicBool) -> Result<Value> {
+    let place = Place::begin(setup, Sweeper::Server)?;
+    let ends_early = || stop.load(Ordering::Relaxed);
+    let (mut tasks, mut number) = (Vec::new(), 0);
+    for task in SIZED.into_iter().filter(|task| task.tool(setup.side).is_some()) {
+        let mut runs = Vec::new();
+        for _ in 0..SIZED_TIMES.0 {
+            go_on(stop)?;
+            number += 1;
+            let ran = place.run(task, number, limit, false, &ends_early)?;
+            runs.push(ran.to_json());
+            if ran.time > SIZED_TIMES.1 {
+                break;
+            }
+        }
+        place.clean()?;
+        tasks.push(json!({ "task": task.name(), "runs": runs }));
+    }
+    let told = json!({
+        "server": place.server()?.describe(), "warehouses": setup.size.warehouses, "tasks": tasks, "data_bytes": place.data_bytes()?,
+    });
+    place.end()?;
+    Ok(told)
+}
 
 /// Users in a closed loop, for so long, under a snapshot from before they began or without one.
 ///

@@ -7,6 +7,7 @@ use crate::document::{Document, LEFT_OUT, Part};
 use crate::driver::KEY_LEN;
 use crate::record::{Ended, Order, Record, Size};
 use crate::rivals::{self, Program};
+use gannet_base::units::format_size;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +18,9 @@ pub(super) struct Squeeze;
 const VALUE_LEN: u64 = 192;
 /// The database, as multiples of the memory.
 const MULTIPLES: [u64; 3] = [1, 2, 4];
-const THREADS: [u32; 2] = [2, 16];
+const THREADS: [u32; 2] = [2, MOST_THREADS];
+/// So many fill the caches in any case, before fewer are measured: 2 of them would not be through by then.
+const MOST_THREADS: u32 = 16;
 /// Of everybody that has pages of a size one can choose: who reads one small record asks for no more than he has to. LMDB has no other.
 const PAGE_SIZE: u64 = 4096;
 /// Keys of a batch.
@@ -25,12 +28,12 @@ const BATCH: u32 = 256;
 /// Of the limit, what Gannet's budget has, embedded and by SQL. All that grows is charged to it; the process around it has the rest, and what the budget keeps
 /// for statements that do not come here.
 const GANNET_PERCENT: u64 = 97;
-/// Of the limit, what Berkeley DB's cache has: what it takes besides comes on top.
-const BERKELEY_PERCENT: u64 = 90;
-/// Of the limit, what RocksDB's block cache has: its allocator and the readers' buffers are around it. With 90 % the system ended it for want of memory now and then.
-const ROCKSDB_PERCENT: u64 = 85;
-/// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory.
-const SQLITE_CACHE: u64 = 4 << 20;
+/// What Berkeley DB's cache leaves of the limit for what it takes besides: so many bytes, and one of so many parts at least.
+const BERKELEY_LEAVES: (u64, u64) = (16 << 20, 20);
+/// The same of RocksDB's block cache: its allocator and the readers' buffers are around it. With 90 % of 160 MiB the system ended it for want of memory now and then.
+const ROCKSDB_LEAVES: (u64, u64) = (24 << 20, 12);
+/// SQLite has a cache for each connection, and the OS cache besides, which does better with most of the memory: of the limit, the share of all connections together.
+const SQLITE_SHARE: u64 = 20;
 
 /// Gannet's rows as a table, as reports name it.
 const SQL: &str = "Gannet, SQL";
@@ -55,6 +58,11 @@ impl Plan {
     /// Our memory budget.
     fn budget(&self) -> u64 {
         self.limit / 100 * GANNET_PERCENT
+    }
+
+    /// A cache that leaves something of the limit to the program around it.
+    fn less(&self, (bytes, part): (u64, u64)) -> u64 {
+        self.limit - bytes.max(self.limit / part)
     }
 
     fn rows(&self, multiple: u64) -> u64 {
@@ -131,17 +139,17 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
             program: None,
             store: "sqlite",
             options: words(&["--driver", "sqlite"]),
-            memory: SQLITE_CACHE,
+            memory: plan.limit / SQLITE_SHARE / u64::from(MOST_THREADS),
             has_batches: false,
         });
     }
     let berkeley = rivals::BERKELEY_DB;
     for (name, program, options, memory) in [
-        ("Berkeley DB, direct", berkeley, ["--direct", "1"], plan.limit / 100 * BERKELEY_PERCENT),
-        ("Berkeley DB, buffered", berkeley, ["--direct", "0"], plan.limit / 100 * BERKELEY_PERCENT),
+        ("Berkeley DB, direct", berkeley, ["--direct", "1"], plan.less(BERKELEY_LEAVES)),
+        ("Berkeley DB, buffered", berkeley, ["--direct", "0"], plan.less(BERKELEY_LEAVES)),
         ("LMDB", rivals::LMDB, ["--read-ahead", "1"], plan.limit),
         ("LMDB, no read-ahead", rivals::LMDB, ["--read-ahead", "0"], plan.limit),
-        ("RocksDB, direct", rivals::ROCKSDB, ["--direct", "1"], plan.limit / 100 * ROCKSDB_PERCENT),
+        ("RocksDB, direct", rivals::ROCKSDB, ["--direct", "1"], plan.less(ROCKSDB_LEAVES)),
     ] {
         if order.rivals.iter().any(|rival| rival == program.name) {
             all.push(Contestant {
@@ -271,9 +279,13 @@ impl Experiment for Squeeze {
         }
         let time = Duration::from_secs(u64::from(plan.seconds + plan.warm_up) + 1);
         let measured = |mut command: Vec<String>, threads: u32, more: &[&str]| {
-            let seconds = [plan.seconds, plan.warm_up, threads].map(|number| number.to_string());
-            for (name, value) in ["--seconds", "--warm-up", "--threads"].into_iter().zip(seconds) {
-                command.extend([name.to_owned(), value]);
+            for (name, value) in [
+                ("--seconds", plan.seconds),
+                ("--warm-up", plan.warm_up),
+                ("--warm-up-threads", MOST_THREADS),
+                ("--threads", threads),
+            ] {
+                command.extend([name.to_owned(), value.to_string()]);
             }
             command.extend(more.iter().map(|&word| word.to_owned()));
             command
@@ -352,14 +364,17 @@ impl Experiment for Squeeze {
         let mut parts = vec![
             Part::Text(format!(
                 "Uniform look-ups of records of {} bytes. Each contestant runs in a memory cgroup of {}, page cache included; Gannet's --memory is {} % of that, for its key-value interface and for SQL, which is in the I/O mode {}. \
-                 What is measured follows {} s in which the caches fill. The device is what threads that each read a block of {} KiB after the other get out of it, the median of turns before each multiple and behind the last, and pages are as large, LMDB's as they are. \
-                 Of rivals, Berkeley DB's cache has {BERKELEY_PERCENT} %, as it needs little besides; RocksDB's block cache {ROCKSDB_PERCENT} %, as with more the system ends it now and then; LMDB and SQLite live on the page cache.",
+                 What is measured follows {} s in which {MOST_THREADS} threads fill the caches. The device is what threads that each read a block of {} KiB after the other get out of it, the median of turns before each multiple and behind the last, and pages are as large, LMDB's as they are. \
+                 Of rivals, Berkeley DB's cache has {}, as it needs little besides; RocksDB's block cache {}, as with more the system ends it now and then; LMDB and SQLite live on the page cache, and each of SQLite's connections has {} of its own.",
                 KEY_LEN as u64 + VALUE_LEN,
-                gannet_base::units::format_size(found.plan.limit),
+                format_size(found.plan.limit),
                 found.percent(),
                 found.sql_mode(),
                 found.plan.warm_up,
-                PAGE_SIZE >> 10
+                PAGE_SIZE >> 10,
+                format_size(found.plan.less(BERKELEY_LEAVES)),
+                format_size(found.plan.less(ROCKSDB_LEAVES)),
+                format_size(found.plan.limit / SQLITE_SHARE / u64::from(MOST_THREADS)),
             )),
             Part::Heading("Published".to_owned()),
             Part::Text(

@@ -2,7 +2,7 @@
 
 mod report;
 
-use super::{AROUND, Experiment, Needs, Rival, calibrations};
+use super::{AROUND, Experiment, Needs, POSTGRESQL, Rival, calibrations};
 use crate::confine::{OURSELVES, Step};
 use crate::document::Document;
 use crate::record::{Order, Record, Size};
@@ -112,6 +112,8 @@ impl Plan {
 /// What is measured in one run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Run {
+    /// Whether PostgreSQL does it, in as much memory in all; it has no other page sizes, and no I/O modes.
+    is_rival: bool,
     /// Bytes of the database.
     bytes: u64,
     memory: u64,
@@ -126,8 +128,9 @@ struct Run {
 impl Run {
     fn id(&self, time: u32) -> String {
         let commits = if self.is_synchronous { "" } else { ", asynchronous" };
+        let whose = if self.is_rival { "PostgreSQL: " } else { "" };
         format!(
-            "inserts into {}, memory {}, pages {}, sorts {}, {} connections, {}, reports {}{commits}, {time}",
+            "{whose}inserts into {}, memory {}, pages {}, sorts {}, {} connections, {}, reports {}{commits}, {time}",
             format_size(self.bytes),
             format_size(self.memory),
             self.page_size,
@@ -139,11 +142,25 @@ impl Run {
     }
 
     fn folder(&self, data: &Path) -> PathBuf {
-        folder(data, self.bytes, self.page_size)
+        match self.is_rival {
+            true => data.join(format!("pg-{}", format_size(self.bytes))),
+            false => folder(data, self.bytes, self.page_size),
+        }
+    }
+
+    /// Words that name the server in a command; none for ours.
+    fn server(&self) -> &'static [&'static str] {
+        if self.is_rival { &["--server", "postgresql"] } else { &[] }
+    }
+
+    fn rival(&self) -> Option<&'static str> {
+        self.is_rival.then_some(POSTGRESQL.name)
     }
 
     fn command(&self, data: &Path, plan: &Plan, seed: u64) -> Vec<String> {
-        let mut command = [OURSELVES, "inserts", "run", "--confined"].map(str::to_owned).to_vec();
+        let words = [OURSELVES, "inserts", "run", "--confined"];
+        let mut command: Vec<String> =
+            words.iter().chain(self.server()).map(|&word| word.to_owned()).collect();
         let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
         add("--dir", self.folder(data).display().to_string());
         add("--size", self.bytes.to_string());
@@ -178,10 +195,16 @@ struct Axis {
     title: &'static str,
     x: &'static str,
     runs: Vec<(String, Run)>,
+    /// The same of PostgreSQL, where it takes part.
+    theirs: Vec<(String, Run)>,
 }
+
+/// What PostgreSQL is measured along, too.
+const RIVALS_AXES: [&str; 4] = ["memory", "connections", "commits", "growth"];
 
 fn usual(order: &Order, plan: &Plan) -> Run {
     Run {
+        is_rival: false,
         bytes: plan.usual_bytes(),
         memory: plan.usual_memory,
         page_size: PAGE_SIZE,
@@ -217,7 +240,15 @@ fn axes(order: &Order, plan: &Plan) -> Vec<Axis> {
         let label = if halves == 1 { "½×".to_owned() } else { format!("{}×", halves / 2) };
         point(label, Run { bytes: plan.usual_memory / 2 * halves, ..usual.clone() })
     };
-    let axis = |id, title, x, runs| Axis { id, title, x, runs };
+    let has_rival = order.rivals.iter().any(|rival| rival == POSTGRESQL.name);
+    let axis = |id, title, x, runs: Vec<(String, Run)>| {
+        let of_rival = |(label, run): &(String, Run)| (label.clone(), Run { is_rival: true, ..run.clone() });
+        let theirs = match has_rival && RIVALS_AXES.contains(&id) {
+            true => runs.iter().map(of_rival).collect(),
+            false => Vec::new(),
+        };
+        Axis { id, title, x, runs, theirs }
+    };
     vec![
         axis("memory", "Memory", "memory budget", plan.memory.iter().map(memory).collect()),
         axis("connections", "Connections", "connections", plan.connections.iter().map(connections).collect()),
@@ -247,9 +278,12 @@ fn grid(order: &Order, plan: &Plan) -> Vec<Run> {
 
 /// Every run, once.
 fn runs(order: &Order, plan: &Plan) -> Vec<Run> {
-    let of_axes = axes(order, plan).into_iter().flat_map(|axis| axis.runs).map(|(_, run)| run);
+    let axes = axes(order, plan);
+    let ours = axes.iter().flat_map(|axis| &axis.runs);
+    let theirs = axes.iter().flat_map(|axis| &axis.theirs).map(|(_, run)| run.clone());
     let mut seen = HashSet::new();
-    of_axes.chain(grid(order, plan)).filter(|run| seen.insert(run.clone())).collect()
+    let all = ours.map(|(_, run)| run.clone()).chain(grid(order, plan)).chain(theirs);
+    all.filter(|run| seen.insert(run.clone())).collect()
 }
 
 const TUNER: &str = "the tuner";
@@ -301,7 +335,7 @@ impl Experiment for Tune {
     }
 
     fn rivals(&self) -> &'static [Rival] {
-        &[]
+        &[POSTGRESQL]
     }
 
     fn modes(&self) -> &'static [&'static str] {
@@ -318,7 +352,10 @@ impl Experiment for Tune {
         let mut steps: Vec<Step> = Vec::new();
         for run in &runs {
             let dir = run.folder(data);
-            let id = format!("load, {}, pages {}", format_size(run.bytes), run.page_size);
+            let id = match run.is_rival {
+                true => format!("load, PostgreSQL, {}", format_size(run.bytes)),
+                false => format!("load, {}, pages {}", format_size(run.bytes), run.page_size),
+            };
             if steps.iter().any(|step| step.id == id) {
                 continue;
             }
@@ -326,19 +363,26 @@ impl Experiment for Tune {
                 ["inserts", "load", "--dir", &dir.display().to_string(), "--size", &run.bytes.to_string()];
             let mut command: Vec<String> =
                 std::iter::once(OURSELVES).chain(command).map(str::to_owned).collect();
-            command.extend(["--page-size".to_owned(), run.page_size.to_string()]);
-            command.extend(["--segment".to_owned(), plan.segment.to_string()]);
+            command.extend(run.server().iter().map(|&word| word.to_owned()));
+            if !run.is_rival {
+                command.extend(["--page-size".to_owned(), run.page_size.to_string()]);
+                command.extend(["--segment".to_owned(), plan.segment.to_string()]);
+            }
             command.extend(["--seed".to_owned(), order.seed.to_string()]);
             steps.push(Step {
                 id,
                 what: format!(
-                    "fills a database of {}, pages of {}",
+                    "fills a database of {}, {}",
                     format_size(run.bytes),
-                    format_size(run.page_size)
+                    match run.is_rival {
+                        true => "PostgreSQL's".to_owned(),
+                        false => format!("pages of {}", format_size(run.page_size)),
+                    }
                 ),
                 command,
                 estimate: Duration::from_secs(run.bytes / (60 * MIB) + 1),
                 makes: Some(dir),
+                rival: run.rival(),
                 ..Step::default()
             });
         }
@@ -351,6 +395,7 @@ impl Experiment for Tune {
                     what: run.id(time),
                     command: run.command(data, &plan, order.seed + u64::from(time)),
                     estimate: Duration::from_secs(u64::from((plan.warm_up + plan.measure).div_ceil(10))),
+                    rival: run.rival(),
                     ..Step::default()
                 });
             }
@@ -363,9 +408,10 @@ impl Experiment for Tune {
     fn needs(&self, order: &Order) -> Needs {
         let plan = Plan::of(order.size);
         let runs = runs(order, &plan);
-        let filled: HashSet<(u64, u64)> = runs.iter().map(|run| (run.bytes, run.page_size)).collect();
+        let filled: HashSet<(bool, u64, u64)> =
+            runs.iter().map(|run| (run.is_rival, run.bytes, run.page_size)).collect();
         let (all, largest) =
-            filled.iter().fold((0, 0), |(all, most), (bytes, _)| (all + bytes, (*bytes).max(most)));
+            filled.iter().fold((0, 0), |(all, most), (_, bytes, _)| (all + bytes, (*bytes).max(most)));
         let tuner = (plan.tune_pages.len() as u64 + 3) * plan.usual_bytes();
         let memory = runs.iter().map(|run| run.memory).max().unwrap_or(plan.usual_memory);
         Needs { disk: all / 4 * 5 + (2 * largest).max(tuner), memory: memory + AROUND }

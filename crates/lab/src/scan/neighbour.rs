@@ -200,7 +200,7 @@ fn repeated(body: impl FnOnce(&mut Vec<f64>) -> Result<()>) -> (Vec<f64>, Option
     (each, ended.err().map(|error| format!("{error:#}")))
 }
 
-/// What the neighbour loses beside a server that scans and is backed up. Where a scan or a backup fails, that is told.
+/// What the neighbour loses beside a server that scans and is backed up. Where a scan or a backup fails, or the neighbour itself was ended by the system, that is told.
 ///
 /// # Errors
 /// The neighbour fails, or the server does not answer; or `stop` was set.
@@ -250,6 +250,8 @@ pub fn measure(host: &dyn Host, file: &Path, parts: Parts, seed: u64, stop: &Ato
             let ended = began.elapsed().as_secs_f64();
             waited?;
             rest(parts.after, stop)?;
+            // Who is first to be ended where memory is short is the system's choice.
+            let died = child.try_wait()?.map(|status| status.to_string());
             let failures: Vec<String> = failed.into_iter().chain(too).collect();
             Ok(json!({
                 "from": from,
@@ -258,17 +260,18 @@ pub fn measure(host: &dyn Host, file: &Path, parts: Parts, seed: u64, stop: &Ato
                 "scan_seconds": scans,
                 "backup_seconds": backups,
                 "failures": failures,
+                "neighbour_ended": died,
             }))
         })();
         over.store(true, Ordering::Relaxed);
         // Its output ends with it, and with that the thread that reads it.
         let ended = end(child, Signal::TERM, Duration::from_secs(5));
-        result.and_then(|outcome| Ok((outcome, ended?)))
+        result.and_then(|outcome| ended.map(|_| outcome))
     });
     if to.exists() {
         fs::remove_dir_all(&to)?;
     }
-    let (mut outcome, _) = outcome?;
+    let mut outcome = outcome?;
     let intervals = intervals.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (from, until) = (outcome["from"].as_f64().unwrap_or(0.0), outcome["until"].as_f64().unwrap_or(0.0));
     outcome["alone"] = sum(&intervals, 0.0, from);

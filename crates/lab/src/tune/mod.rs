@@ -4,7 +4,7 @@
 //! once: a fresh copy of the database, a server of its own, the load, and what server, device and threads were doing meanwhile ([`waits`]). Which trials are made
 //! is decided by a [`search`] along one dimension after the other, each a [`race`] between its values, that knows nothing of databases. [`explain`] says why the one
 //! that is picked is faster, from what was counted in the trials; a [`tuner`] leads
-//! all of it, and its [`report`] is made from what it has recorded.
+//! all of it, and its [`report`] is made from what it has recorded. The built-in load can be run against a [`rival`], too.
 
 pub mod builtin;
 pub mod explain;
@@ -13,6 +13,7 @@ pub mod load;
 mod observer;
 pub mod race;
 pub mod report;
+pub mod rival;
 pub mod script;
 pub mod search;
 pub mod trial;

@@ -136,15 +136,8 @@ impl Observer {
             [Some(purpose), used] => Some((purpose.clone(), number(used))),
             _ => None,
         });
-        Ok(Counted {
-            io,
-            memory: memory.collect(),
-            processors: waits::processors(),
-            disk: Counters::of(&self.disk),
-            busy: device::busy(&self.disk),
-            server: waits::processor_seconds(self.pid),
-            client: waits::processor_seconds(std::process::id()),
-        })
+        let server = waits::processor_seconds(self.pid);
+        Ok(Counted { io, memory: memory.collect(), server, ..Counted::outside(&self.disk) })
     }
 
     /// Looks at everything that is to be seen at this moment.
@@ -198,8 +191,6 @@ impl Observer {
         seed: u64,
     ) -> Result<Value> {
         let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
-        let per_second: Vec<f64> =
-            outcome.per_interval.iter().map(|count| *count as f64 / outcome.interval.as_secs_f64()).collect();
         let mode = self.rows("select effective, reason from gannet_settings where name = 'io'")?;
         let mode = mode.first().cloned().unwrap_or_default();
         let accesses = accesses(&mut self.client, mix, seed)?;
@@ -214,17 +205,8 @@ impl Observer {
             (self.looks > 0).then(|| count as f64 / f64::from(self.looks) / config.connections.max(1) as f64)
         };
         let (log_writes, log_bytes) = ended.since(began, "commit write");
-        let mut told = json!({
-            "config": config,
+        let more = json!({
             "io": { "effective": mode.first(), "reason": mode.get(1) },
-            "transactions": outcome.transactions,
-            "seconds": seconds,
-            "per_second_mean": outcome.transactions as f64 / seconds,
-            "per_second": per_second,
-            "interval_seconds": outcome.interval.as_secs_f64(),
-            "latency_us": outcome.latency.to_json(),
-            "conflicts": outcome.conflicts,
-            "commit_share": outcome.commit_share,
             "row_wait_share": waiters(self.row_waiters),
             "turn_wait_share": waiters(self.turn_waiters),
             "waits": self.waits,
@@ -237,12 +219,85 @@ impl Observer {
             "page_bytes_written": ended.since(began, "deadline write").1 + ended.since(began, "maintenance write").1,
             "memory": ended.memory.iter().cloned().collect::<BTreeMap<_, _>>(),
         });
+        let mut told = told_by_clients(outcome, config);
+        if let (Some(told), Value::Object(more)) = (told.as_object_mut(), more) {
+            told.extend(more);
+        }
         ended.tell_machine(began, seconds, &mut told);
         Ok(told)
     }
 }
 
+/// What a load's clients saw.
+fn told_by_clients(outcome: &load::Outcome, config: &Config) -> Value {
+    let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
+    let per_second: Vec<f64> =
+        outcome.per_interval.iter().map(|count| *count as f64 / outcome.interval.as_secs_f64()).collect();
+    json!({
+        "config": config,
+        "transactions": outcome.transactions,
+        "seconds": seconds,
+        "per_second_mean": outcome.transactions as f64 / seconds,
+        "per_second": per_second,
+        "interval_seconds": outcome.interval.as_secs_f64(),
+        "latency_us": outcome.latency.to_json(),
+        "conflicts": outcome.conflicts,
+        "commit_share": outcome.commit_share,
+    })
+}
+
+/// Looks at the machine only, while a load runs against somebody who counts otherwise.
+pub(super) struct Bystander {
+    disk: String,
+    began: Option<Counted>,
+    ended: Option<Counted>,
+}
+
+impl Bystander {
+    /// Of a server whose database is in this folder.
+    ///
+    /// # Errors
+    /// The disk cannot be seen.
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        Ok(Bystander { disk: device::number_of(folder)?, began: None, ended: None })
+    }
+
+    pub(super) fn look(&mut self, moment: Moment) {
+        match moment {
+            Moment::Begin => self.began = Some(Counted::outside(&self.disk)),
+            Moment::Tick => {}
+            Moment::End => self.ended = Some(Counted::outside(&self.disk)),
+        }
+    }
+
+    /// Everything, as JSON.
+    ///
+    /// # Errors
+    /// The load ended too early.
+    pub(super) fn report(&self, outcome: &load::Outcome, config: &Config) -> Result<Value> {
+        let (Some(began), Some(ended)) = (&self.began, &self.ended) else {
+            return Err(anyhow!("the load ended before it was measured"));
+        };
+        let mut told = told_by_clients(outcome, config);
+        ended.tell_machine(began, outcome.elapsed.as_secs_f64().max(1e-9), &mut told);
+        Ok(told)
+    }
+}
+
 impl Counted {
+    /// What can be seen without asking the server.
+    fn outside(disk: &str) -> Self {
+        Counted {
+            io: Vec::new(),
+            memory: Vec::new(),
+            processors: waits::processors(),
+            disk: Counters::of(disk),
+            busy: device::busy(disk),
+            server: None,
+            client: waits::processor_seconds(std::process::id()),
+        }
+    }
+
     /// Requests and bytes since then.
     fn since(&self, before: &Counted, name: &str) -> (u64, u64) {
         let of = |counted: &Counted| {

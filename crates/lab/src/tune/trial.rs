@@ -29,7 +29,7 @@ const CREATE_MEMORY: u64 = 64 << 20;
 const PROCESS: u64 = 64 << 20;
 const CONNECTION: u64 = 512 << 10;
 /// Connections of our own, beside the load's.
-const OURS: usize = 4;
+pub(super) const OURS: usize = 4;
 
 /// What is tried.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -195,18 +195,10 @@ fn in_folder(setup: &Setup, config: &Config, stop: &AtomicBool) -> Result<Value>
     };
     let server = options.start().map_err(impossible)?;
     let mut observer = Observer::new(&server, &setup.folder)?;
-    let plan = load::Plan {
-        connections: config.connections,
-        warm_up: setup.warm_up,
-        measure: setup.measure,
-        interval: INTERVAL,
-        setup: session_settings(config),
-        seed: setup.seed,
-    };
     // Connections that find no memory, or a server that ends: others may still be.
-    let outcome =
-        load::run(&|| server.client("lab"), &setup.mix, &plan, stop, &mut |moment| observer.look(moment))
-            .map_err(impossible)?;
+    let look = &mut |moment| observer.look(moment);
+    let outcome = load::run(&|| server.client("lab"), &setup.mix, &plan(setup, config), stop, look)
+        .map_err(impossible)?;
     if let Some(size) = setup.size {
         // The report is the second script.
         builtin::check(&mut observer.client, size, outcome.done[0])?;
@@ -219,6 +211,18 @@ fn in_folder(setup: &Setup, config: &Config, stop: &AtomicBool) -> Result<Value>
     measured["file_bytes"] = json!(fs::metadata(servers::database(&setup.folder))?.len());
     measured["shutdown_seconds"] = json!(server.stop()?.as_secs_f64());
     Ok(measured)
+}
+
+/// How the load runs.
+pub(super) fn plan(setup: &Setup, config: &Config) -> load::Plan {
+    load::Plan {
+        connections: config.connections,
+        warm_up: setup.warm_up,
+        measure: setup.measure,
+        interval: INTERVAL,
+        setup: session_settings(config),
+        seed: setup.seed,
+    }
 }
 
 fn session_settings(config: &Config) -> Vec<String> {

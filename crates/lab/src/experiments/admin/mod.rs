@@ -1,4 +1,5 @@
-//! X3: what maintenance costs, and whom. Each task alone and beside users of TPC-C; users as garbage grows; sweeps by garbage, incremental backups by changes.
+//! X3: what maintenance costs, and whom. Each task alone and beside users of TPC-C; tasks by the size of the database; users as garbage grows; sweeps by garbage, incremental
+//! backups by changes.
 
 mod found;
 mod report;
@@ -41,6 +42,8 @@ struct Plan {
     every: &'static str,
     /// Shares of stock and customers that change before an incremental backup.
     shares: &'static str,
+    /// The same tasks on so many times fewer warehouses, too.
+    smaller: &'static [u64],
 }
 
 impl Plan {
@@ -55,6 +58,7 @@ impl Plan {
             growing: 3.0,
             every: "50,10,3",
             shares: "0,0.05,0.2,0.5",
+            smaller: &[4],
         };
         let every = "200,50,20,10,5,2,1";
         let shares = "0,0.01,0.05,0.1,0.2,0.5,1";
@@ -70,6 +74,7 @@ impl Plan {
                 growing: 120.0,
                 every,
                 shares,
+                smaller: &[4, 2],
             },
             Size::Large => Plan {
                 warehouses: 100,
@@ -81,8 +86,14 @@ impl Plan {
                 growing: 600.0,
                 every,
                 shares,
+                smaller: &[4, 2],
             },
         }
+    }
+
+    /// Databases of all sizes that tasks are compared by, as warehouses.
+    fn sizes(&self) -> Vec<u64> {
+        self.smaller.iter().map(|times| self.warehouses / times).chain([self.warehouses]).collect()
     }
 
     fn memory(&self) -> u64 {
@@ -98,6 +109,10 @@ fn contestants(order: &Order) -> Vec<Side> {
 
 fn task_id(side: Side, task: Task, time: u32) -> String {
     format!("task, {}, {}, {time}", side.name(), task.name())
+}
+
+fn sizes_id(side: Side, warehouses: u64, time: u32) -> String {
+    format!("sizes, {}, {warehouses} warehouses, {time}", side.name())
 }
 
 fn growing_id(side: Side, is_held: bool, time: u32) -> String {
@@ -120,11 +135,16 @@ fn changes_id(side: Side, time: u32) -> String {
 struct Steps<'a> {
     plan: Plan,
     data: &'a Path,
+    /// Of the database.
+    warehouses: u64,
 }
 
 impl Steps<'_> {
     fn base(&self, side: Side) -> PathBuf {
-        self.data.join(side.name())
+        match self.warehouses == self.plan.warehouses {
+            true => self.data.join(side.name()),
+            false => self.data.join(format!("{}-{}", side.name(), self.warehouses)),
+        }
     }
 
     fn step(&self, side: Side, id: String, what: String, words: &[String], seconds: f64) -> Step {
@@ -133,7 +153,7 @@ impl Steps<'_> {
         let mut add = |name: &str, value: String| command.extend([name.to_owned(), value]);
         add("--server", side.name().to_owned());
         add("--base", self.base(side).display().to_string());
-        add("--warehouses", self.plan.warehouses.to_string());
+        add("--warehouses", self.warehouses.to_string());
         Step {
             id,
             what,
@@ -146,19 +166,17 @@ impl Steps<'_> {
 
     fn load(&self, side: Side, seed: u64) -> Step {
         let words = ["load", "--seed", &seed.to_string()].map(str::to_owned);
-        let what = format!("fills {} with {} warehouses", side.name(), self.plan.warehouses);
+        let what = format!("fills {} with {} warehouses", side.name(), self.warehouses);
         let each = match side {
             GANNET | Side::Sqlite => 1.5,
             Side::Wire(_) => 3.0,
             Side::Firebird => 8.0,
         };
-        let step = self.step(
-            side,
-            format!("load, {}", side.name()),
-            what,
-            &words,
-            self.plan.warehouses as f64 * each,
-        );
+        let id = match self.warehouses == self.plan.warehouses {
+            true => format!("load, {}", side.name()),
+            false => format!("load, {}, {} warehouses", side.name(), self.warehouses),
+        };
+        let step = self.step(side, id, what, &words, self.warehouses as f64 * each);
         Step { makes: Some(self.base(side)), ..step }
     }
 
@@ -182,7 +200,7 @@ impl Steps<'_> {
         add("--sample", plan.sample.to_string());
         add("--limit", plan.limit.to_string());
         add("--seed", seed.to_string());
-        let copying = plan.warehouses as f64 * 0.3 + 1.0;
+        let copying = self.warehouses as f64 * 0.3 + 1.0;
         self.step(side, id, what, &all, seconds + copying)
     }
 
@@ -197,6 +215,13 @@ impl Steps<'_> {
         // Two times with the task are as long as it takes.
         let estimate = plan.warm_up + 6.0 * plan.seconds + plan.warehouses as f64 * 0.5;
         self.measured(side, task_id(side, task, time), what, &words, seed, estimate)
+    }
+
+    /// The tasks of [`studies::SIZED`](crate::admin::studies::SIZED), without users.
+    fn sizes(&self, side: Side, time: u32, seed: u64) -> Step {
+        let what = format!("tasks of {}, {} warehouses", side.name(), self.warehouses);
+        let estimate = 5.0 + self.warehouses as f64;
+        self.measured(side, sizes_id(side, self.warehouses, time), what, &["sizes"], seed, estimate)
     }
 
     fn round(&self, contestants: &[Side], time: u32, seed: u64, is_quick: bool) -> Vec<Step> {
@@ -275,24 +300,32 @@ impl Experiment for Admin {
     }
 
     fn steps(&self, order: &Order, data: &Path) -> Vec<Step> {
-        let steps = Steps { plan: Plan::of(order.size), data };
-        let contestants = contestants(order);
+        let of = |warehouses| Steps { plan: Plan::of(order.size), data, warehouses };
+        let plan = Plan::of(order.size);
+        let (steps, contestants) = (of(plan.warehouses), contestants(order));
         let mut all: Vec<Step> = contestants.iter().map(|&side| steps.load(side, order.seed)).collect();
         all.extend(calibrations(&database(&steps.base(GANNET)), order.size, order.seed));
+        for &times in plan.smaller {
+            let steps = of(plan.warehouses / times);
+            all.extend(contestants.iter().map(|&side| steps.load(side, order.seed)));
+        }
         for time in 1..=order.repeat {
             let seed = order.seed + u64::from(time);
             all.extend(steps.round(&contestants, time, seed, order.size == Size::Quick));
+            for warehouses in plan.sizes() {
+                all.extend(contestants.iter().map(|&side| of(warehouses).sizes(side, time, seed)));
+            }
         }
         all
     }
 
-    /// The data are four memories, and up to a half more with others. One folder is copied, and grows by what users add and by the log. Beside it is what a task makes, which may be as
+    /// The data are four memories, and up to a half more with others; there are smaller ones, of as much together at most. One folder is copied, and grows by what users add and by the log. Beside it is what a task makes, which may be as
     /// large, as often as it may run, and what it makes it from; or the chain of incremental backups, which is less; or a second copy.
     fn needs(&self, order: &Order) -> Needs {
         let plan = Plan::of(order.size);
         let filled = plan.memory() * 4 / 2 * 3;
         let count = contestants(order).len() as u64;
-        Needs { disk: (count + 3 + MADE_MOST as u64) * filled, memory: plan.memory() + AROUND }
+        Needs { disk: (2 * count + 3 + MADE_MOST as u64) * filled, memory: plan.memory() + AROUND }
     }
 
     fn report(&self, run: &Record) -> Document {

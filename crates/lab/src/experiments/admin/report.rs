@@ -24,6 +24,8 @@ pub(super) fn report(run: &Record) -> Document {
     parts.extend(found.half_load());
     parts.push(Part::Heading("Who is ahead".to_owned()));
     parts.extend(found.verdicts());
+    parts.push(Part::Heading("Tasks by the size of the database".to_owned()));
+    parts.extend(found.sizes());
     parts.push(Part::Heading("Users as garbage grows".to_owned()));
     parts.extend(found.growing());
     parts.push(Part::Heading("Sweep by garbage, incremental backup by change".to_owned()));

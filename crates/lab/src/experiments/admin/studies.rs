@@ -1,12 +1,13 @@
-//! Users as garbage grows, sweeps by garbage, incremental backups by changes, as figures and tables.
+//! Tasks by size, users as garbage grows, sweeps by garbage, incremental backups by changes, as figures and tables.
 
 use super::found::Found;
 use super::values::{
     figure, known, median, median_bound, rates, ratio, ratio_bound, seconds_of, shown, shown_bound,
 };
-use super::{changes_id, growing_id, sweeps_id};
+use super::{changes_id, growing_id, sizes_id, sweeps_id};
+use crate::admin::studies::SIZED;
 use crate::admin::task::Task;
-use crate::chart::{Figure, Kind as Chart, Line, number};
+use crate::chart::{Bars, Bound, Figure, Kind as Chart, Line, Spread, number};
 use crate::document::Part;
 use crate::sides::Side;
 use serde_json::Value;
@@ -14,6 +15,82 @@ use serde_json::Value;
 const MIB: f64 = (1 << 20) as f64;
 
 impl Found<'_> {
+    /// A task's times on databases of all sizes: megabytes and seconds.
+    fn by_size(&self, side: Side, task: Task) -> Vec<(f64, Option<Bound>)> {
+        let of = |warehouses| {
+            let told = self.told(|time| sizes_id(side, warehouses, time));
+            let bytes =
+                median(&told.iter().filter_map(|told| figure(told, "/data_bytes")).collect::<Vec<_>>())?;
+            let tasks = told.iter().filter_map(|told| told["tasks"].as_array()).flatten();
+            let runs =
+                tasks.filter(|one| one["task"] == task.name()).filter_map(|one| one["runs"].as_array());
+            let seconds: Vec<Bound> = runs.flatten().filter_map(|run| seconds_of(run, "")).collect();
+            (!seconds.is_empty()).then(|| (bytes / 1e6, median_bound(&seconds)))
+        };
+        self.plan.sizes().into_iter().filter_map(of).collect()
+    }
+
+    /// Whether a task's time grows with the database, or faster.
+    pub(super) fn sizes(&self) -> Vec<Part> {
+        let (mut rows, mut bars) = (Vec::new(), Vec::new());
+        for side in self.contestants() {
+            let mut values = Vec::new();
+            for task in SIZED {
+                let points = self.by_size(side, task);
+                // Of the largest, for each of its megabytes, against the smallest.
+                let grown = match points.as_slice() {
+                    [(small, first), .., (large, last)] => ratio_bound(*last, *first)
+                        .map(|times| Bound { value: times.value / (large / small), ..times }),
+                    _ => None,
+                };
+                values.push(grown.and_then(|grown| Spread::of_bounds(&[grown])));
+                if points.is_empty() {
+                    continue;
+                }
+                let each: Vec<String> = points
+                    .iter()
+                    .map(|(size, seconds)| format!("{}: {}", number(*size), shown_bound(*seconds)))
+                    .collect();
+                rows.push(vec![
+                    task.name().to_owned(),
+                    format!("{}: {}", self.title(side), task.tool(side).unwrap_or_default()),
+                    each.join(", "),
+                    shown_bound(grown),
+                ]);
+            }
+            bars.push(Bars { name: self.title(side), values });
+        }
+        if rows.is_empty() {
+            return vec![Part::Text("Not measured yet.".to_owned())];
+        }
+        rows.sort_by_key(|row| SIZED.iter().position(|task| task.name() == row[0]));
+        let head = [
+            "task",
+            "by",
+            "size of the data files, MB: seconds",
+            "time ÷ size, the largest against the smallest",
+        ];
+        vec![
+            Part::Text(format!(
+                "The same tasks without users on databases of {} warehouses, with the same memory, which the smallest one nearly fits into. Where the last column is 1 the time is in proportion to the size; what is always \
+                 to be done, as starting a program and syncing, makes it less. Medians.",
+                self.plan.sizes().iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+            )),
+            Part::Figure(Figure {
+                id: "by-size".to_owned(),
+                title: "A task's time ÷ the size of the data, the largest database against the smallest"
+                    .to_owned(),
+                y: "ratio".to_owned(),
+                kind: Chart::Bars {
+                    groups: SIZED.iter().map(|task| task.name().to_owned()).collect(),
+                    bars,
+                    limit: Some(("in proportion to the size".to_owned(), vec![Some(1.0); SIZED.len()])),
+                },
+            }),
+            Part::Table(head.map(str::to_owned).to_vec(), rows),
+        ]
+    }
+
     pub(super) fn growing(&self) -> Vec<Part> {
         let (mut rows, mut lines) = (Vec::new(), Vec::new());
         for side in self.contestants() {

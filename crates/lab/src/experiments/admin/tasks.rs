@@ -2,8 +2,8 @@
 
 use super::found::Found;
 use super::values::{
-    beside, busy, figure, is_beside, lost, median, median_bound, p99_beside, p99_without, range, range_of,
-    ratio, ratio_bound, seconds_alone, seconds_beside, shown, shown_bound, without,
+    beside, busy, figure, is_beside, lost, lost_between, median, median_bound, p99_beside, p99_without,
+    range, range_of, ratio, ratio_bound, seconds_alone, seconds_beside, shown, shown_bound, without,
 };
 use crate::admin::task::Task;
 use crate::chart::{Bars, Bound, Figure, Kind as Chart, Line, Spread, number};
@@ -255,6 +255,7 @@ impl Found<'_> {
                 shown(median(&kept)),
                 seconds,
                 times,
+                shown(median(&self.each(side, task, |told| busy(told, "open"))).map(|share| share * 100.0)),
             ]);
         }
         let head = [
@@ -266,6 +267,7 @@ impl Found<'_> {
             "users' transactions/s ÷ without",
             "the task's s",
             "÷ alone",
+            "% of the time it ran",
         ];
         let mut parts = vec![
             self.bars(
@@ -296,7 +298,11 @@ impl Found<'_> {
         let name = "transactions_per_second";
         let mut rows = Vec::new();
         for rival in self.contestants().into_iter().filter(|&side| side != GANNET) {
-            let mut judge = |what: &str, is_more_better: bool, of: &dyn Fn(&Value) -> Option<Bound>| {
+            // What `each` brings of all repetitions, and whether two of that differ by more than chance.
+            let mut judge = |what: &str,
+                             is_more_better: bool,
+                             each: &dyn Fn(&[&Value]) -> Option<Spread>,
+                             differ: &dyn Fn(Spread, Spread) -> bool| {
                 let (mut ahead, mut behind, mut alike) = (Vec::new(), Vec::new(), Vec::new());
                 // SQLite's lets nobody write meanwhile.
                 let is_judged =
@@ -304,8 +310,8 @@ impl Found<'_> {
                 for task in Task::ALL.into_iter().filter(|&task| is_judged(task)) {
                     // Ours is direct I/O in any case.
                     let our_task = if task == Task::DirectBackup { Task::Backup } else { task };
-                    let each = |side, task| Spread::of_bounds(&self.each(side, task, of));
-                    let (Some(ours), Some(theirs)) = (each(GANNET, our_task), each(rival, task)) else {
+                    let of = |side, task| each(&self.task(side, task));
+                    let (Some(ours), Some(theirs)) = (of(GANNET, our_task), of(rival, task)) else {
                         continue;
                     };
                     if ours.is_at_least && theirs.is_at_least {
@@ -315,7 +321,7 @@ impl Found<'_> {
                         shown_bound(Some(Bound { value: spread.median, is_at_least: spread.is_at_least }))
                     };
                     let told = format!("{} ({} : {})", task.name(), figure(ours), figure(theirs));
-                    let list = match are_told_apart(&self.run.order, ours, theirs) {
+                    let list = match differ(ours, theirs) {
                         false => &mut alike,
                         true if (ours.median > theirs.median) == is_more_better => &mut ahead,
                         true => &mut behind,
@@ -328,16 +334,29 @@ impl Found<'_> {
                 let lists = [ahead, behind, alike].map(listed);
                 rows.push([self.title(rival), what.to_owned()].into_iter().chain(lists).collect());
             };
-            judge("time alone, s", false, &seconds_alone);
-            judge("time at full load, s", false, &|told| seconds_beside(told, "closed"));
-            judge("users' throughput kept at full load", true, &|told| {
+            let lie_apart = |one: Spread, other: Spread| {
+                let is_above = |one: Spread, other: Spread| !other.is_at_least && one.least > other.most;
+                is_above(one, other) || is_above(other, one)
+            };
+            type Figure<'f> = &'f dyn Fn(&Value) -> Option<Bound>;
+            let mut judge_each = |what: &str, is_more_better: bool, of: Figure<'_>| {
+                let each = |told: &[&Value]| {
+                    Spread::of_bounds(&told.iter().filter_map(|told| of(told)).collect::<Vec<_>>())
+                };
+                judge(what, is_more_better, &each, &|ours, theirs| {
+                    are_told_apart(&self.run.order, ours, theirs)
+                });
+            };
+            judge_each("time alone, s", false, &seconds_alone);
+            judge_each("time at full load, s", false, &|told| seconds_beside(told, "closed"));
+            judge_each("users' throughput kept at full load", true, &|told| {
                 ratio(beside(told, "closed", name), without(told, "closed", name)).map(Bound::from)
             });
-            judge("transactions lost to one run", false, &lost);
-            judge("users' p99 at half load ÷ without", false, &|told| {
+            judge_each("users' p99 at half load ÷ without", false, &|told| {
                 ratio_bound(p99_beside(told, "open"), p99_without(told, "open"))
             });
-            judge("users' p99 at half load, ms", false, &|told| p99_beside(told, "open"));
+            judge_each("users' p99 at half load, ms", false, &|told| p99_beside(told, "open"));
+            judge("transactions lost to one run", false, &lost_between, &lie_apart);
         }
         if rows.is_empty() {
             return vec![Part::Text("No rival took part.".to_owned())];
@@ -347,7 +366,7 @@ impl Found<'_> {
         vec![
             Part::Text(format!(
                 "Medians, Gannet's first, of tasks that both have, but for SQLite's VACUUM, which lets nobody write. What is known as a bound (≥), as of a task that had to be ended, is behind where that is \
-                 more than the other; what an ended task cost is told as far as it came. {caveat}"
+                 more than the other; what an ended task cost is told as far as it came. {caveat} Transactions lost are told apart where they differ by more than what users did before the tasks and behind them differs."
             )),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]

@@ -1,5 +1,5 @@
 use super::report::report;
-use super::{Admin, changes_id, task_id};
+use super::{Admin, changes_id, sizes_id, task_id};
 use crate::admin::task::Task;
 use crate::experiments::Experiment;
 use crate::record::{Ended, Order, Record, Size};
@@ -25,7 +25,7 @@ fn told(name: &str, alone: f64, beside: Option<f64>, kept: f64) -> Value {
                 "runs": [{ "seconds": alone, "is_complete": true }], "data_bytes": 100_000_000, "room_at_destination_bytes": 1 << 20,
                 "room_beside_bytes": 0, "cached_before_bytes": 0, "cached_after_bytes": 1 << 20, "cached_at_destination_bytes": 0,
             },
-            "closed": { "before": phase(1100.0, 10.0), "with": with, "behind": phase(900.0, 10.0) },
+            "closed": { "before": phase(1050.0, 10.0), "with": with, "behind": phase(950.0, 10.0) },
             "open": { "before": phase(500.0, 10.0), "with": with, "behind": phase(500.0, 10.0) },
         },
     })
@@ -96,6 +96,25 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
 }
 
 #[test]
+fn what_users_lost_is_judged_by_how_much_they_differ_anyway() {
+    let folder = tempfile::tempdir().unwrap();
+    let [ours, mut theirs] =
+        [("Gannet", 0.9), ("PostgreSQL 15", 0.5)].map(|(name, kept)| told(name, 1.0, Some(2.0), kept));
+    // 500 a second are missing for 2 s, give or take as many as lie between before and behind.
+    theirs["phases"]["closed"]["before"]["transactions_per_second"] = 1250.0.into();
+    theirs["phases"]["closed"]["behind"]["transactions_per_second"] = 750.0.into();
+    let steps = |theirs| {
+        vec![(task_id(GANNET, Task::Check, 1), ours.clone()), (task_id(POSTGRESQL, Task::Check, 1), theirs)]
+    };
+    let text = report(&run(&folder.path().join("a"), &["postgresql"], steps(theirs.clone()))).markdown();
+    assert!(text.contains("transactions lost to one run | – | – | check (200 : 1,000) |"), "{text}");
+    // Faster with it.
+    theirs["phases"]["closed"]["with"]["transactions_per_second"] = 1600.0.into();
+    let text = report(&run(&folder.path().join("b"), &["postgresql"], steps(theirs))).markdown();
+    assert!(text.contains("transactions lost to one run | – | check (200 : −1,200) | – |"), "{text}");
+}
+
+#[test]
 fn what_nobody_had_served_makes_the_p99_a_bound_and_what_was_ended_the_speed_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut ours = told("Gannet", 1.0, Some(2.0), 0.9);
@@ -143,6 +162,26 @@ fn users_beside_a_sweep_that_was_over_at_once_are_not_judged_by_it() {
 }
 
 #[test]
+fn what_grows_faster_than_the_data_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |bytes: u64, copy: &[f64], check: f64| {
+        let run = |seconds: f64| json!({ "seconds": seconds, "is_complete": true });
+        let copies: Vec<Value> = copy.iter().copied().map(run).collect();
+        json!({
+            "data_bytes": bytes,
+            "tasks": [{ "task": "copy", "runs": copies }, { "task": "check", "runs": [run(check)] }],
+        })
+    };
+    let steps = vec![
+        (sizes_id(GANNET, 1, 1), of(100_000_000, &[0.1, 0.2, 0.9], 0.5)),
+        (sizes_id(GANNET, 4, 1), of(400_000_000, &[0.8], 3.0)),
+    ];
+    let text = report(&run(&folder.path().join("run"), &[], steps)).markdown();
+    assert!(text.contains("copy of the data files | 100: 0.200, 400: 0.800 | 1.00 |"), "{text}");
+    assert!(text.contains("gannet check | 100: 0.500, 400: 3.00 | 1.50 |"), "{text}");
+}
+
+#[test]
 fn a_report_of_nothing_has_no_figures_made_up() {
     let folder = tempfile::tempdir().unwrap();
     let text = report(&run(&folder.path().join("run"), &["postgresql"], Vec::new())).markdown();
@@ -156,6 +195,8 @@ fn each_contestant_does_what_he_has() {
     assert!(has("load, firebird") && has("task, firebird, sweep, 1") && has("garbage, firebird, held, 1"));
     assert!(has("task, firebird, incremental, 1") && !has("task, postgresql, incremental, 1"));
     assert!(has("task, gannet, compact, 1") && !has("task, firebird, compact, 1"));
+    assert!(has("load, sqlite, 1 warehouses") && has("sizes, sqlite, 1 warehouses, 1"));
+    assert!(has("sizes, firebird, 4 warehouses, 1"));
     assert!(has("changes, 1") && has("changes, firebird, 1") && !has("changes, postgresql, 1"));
     assert!(has("task, sqlite, compact, 1") && has("garbage, sqlite, held, 1"));
     assert!(!has("task, sqlite, sweep, 1") && !has("sweeps, sqlite, 1") && !has("changes, sqlite, 1"));

@@ -4,6 +4,7 @@ use super::series::{HELD_SECONDS, Series};
 use super::{Contestant, On, PROFILE, Plan, WRITE_RATE, contestants, id};
 use crate::chart::{Bars, Bound, Figure, Kind, Line, Spread, number};
 use crate::document::{Document, Part};
+use crate::experiments::are_told_apart;
 use crate::record::Record;
 use crate::restart::Side;
 use gannet_base::units::format_size;
@@ -239,11 +240,11 @@ impl Found<'_> {
         parts
     }
 
-    fn first_commit(&self, side: Side) -> Option<f64> {
+    fn first_commit(&self, side: Side) -> Option<Spread> {
         let one = self.contestants.iter().find(|one| one.side == side && one.is_killed())?;
         let mut figures = self.figures("loaded", one, "/first_commit_seconds");
         figures.extend(self.figures("rest", one, "/first_commit_seconds"));
-        median(&figures)
+        Spread::of(&figures)
     }
 
     /// Against rivals, in words.
@@ -258,11 +259,15 @@ impl Found<'_> {
             let (Some(ours), Some(theirs)) = (self.first_commit(ours), self.first_commit(theirs)) else {
                 continue;
             };
+            let chance = match are_told_apart(&self.run.order, ours, theirs) {
+                true => "",
+                false => ", which may be so by chance",
+            };
             said.push(format!(
-                "{name} takes {} times as long as Gannet until the first commit ({} s, {} s).",
-                number(theirs / ours),
-                number(theirs),
-                number(ours)
+                "{name} takes {} times as long as Gannet until the first commit ({} s, {} s){chance}.",
+                number(theirs.median / ours.median),
+                told(Some(theirs)),
+                told(Some(ours))
             ));
         }
         (!said.is_empty()).then(|| Part::Text(said.join(" ")))

@@ -42,7 +42,8 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
         "backups done",
     ];
     let (mut rows, mut lines, mut hurt, mut unhurt) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut failed = Vec::new();
+    let (mut failed, mut ended) = (Vec::new(), Vec::new());
+    let of_100 = |(again, all): (f64, f64)| (all > 0.0).then(|| again / all * 100.0);
     for contestant in neighbours(&found.run.order) {
         let outputs = found.outputs("neighbour", &contestant);
         let Some(first) = outputs.first() else { continue };
@@ -51,10 +52,15 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
             let counts = outputs.iter().filter_map(|output| Some(output[name].as_array()?.len() as f64));
             plain(Spread::of(&counts.collect::<Vec<_>>()).map(|spread| spread.median))
         };
-        let share =
-            of("/beside/read_again").zip(of("/beside/touches")).map(|(again, all)| again / all * 100.0);
-        let alone = of("/alone/read_again").zip(of("/alone/touches")).map(|(again, all)| again / all * 100.0);
-        if let (Some(share), Some(alone)) = (share, alone) {
+        let share = of("/beside/read_again").zip(of("/beside/touches")).and_then(of_100);
+        let alone = of("/alone/read_again").zip(of("/alone/touches")).and_then(of_100);
+        let died: Vec<&str> =
+            outputs.iter().filter_map(|output| output["neighbour_ended"].as_str()).collect();
+        if let Some(how) = died.first() {
+            ended.push(format!("{} ({how}; {} of {} times)", contestant.name, died.len(), outputs.len()));
+        } else if of("/beside/touches") == Some(0.0) {
+            ended.push(format!("{} (it was not ended, but got no block at all)", contestant.name));
+        } else if let (Some(share), Some(alone)) = (share, alone) {
             // One block in a hundred more than alone.
             let told =
                 format!("{} ({} of 100 blocks, alone {})", contestant.name, number(share), number(alone));
@@ -97,6 +103,9 @@ fn neighbour(found: &Found<'_>) -> Vec<Part> {
         .and_then(|one| found.outputs("neighbour", one).into_iter().next());
     let time = |name: &str| first.and_then(|first| first[name].as_f64()).map_or("–".to_owned(), number);
     let mut told = String::new();
+    if !ended.is_empty() {
+        told += &format!("The neighbour did not live on beside: {}. ", ended.join("; "));
+    }
     if !hurt.is_empty() {
         told += &format!("The neighbour had to read more again than alone beside: {}. ", hurt.join("; "));
     }

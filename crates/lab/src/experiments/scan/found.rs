@@ -97,28 +97,24 @@ impl<'r> Found<'r> {
         Some((Spread::of(&told.iter().map(|one| one.0).collect::<Vec<_>>())?, fastest.1))
     }
 
-    /// All that was measured of a query, or said of it.
+    /// All that was measured of a query in one repetition, or said of it.
     fn told(
         &self,
         memory: Memory,
         contestant: &Contestant,
-        pattern: Pattern,
-        plan: QueryPlan,
+        (pattern, plan): (Pattern, QueryPlan),
+        round: u32,
     ) -> Vec<&'r Value> {
         match memory {
-            Memory::Twice => self
-                .rounds()
-                .filter_map(|round| {
-                    self.output(&cold_id(&contestant.name, pattern, plan, round))?.get("measured")
-                })
-                .collect(),
-            Memory::Fits => self
-                .outputs("fits", contestant)
-                .into_iter()
-                .filter_map(|output| output["measured"].as_array())
-                .flatten()
-                .filter(|one| one["pattern"] == pattern.name() && one["forced"] == plan.name())
-                .collect(),
+            Memory::Twice => {
+                let output = self.output(&cold_id(&contestant.name, pattern, plan, round));
+                output.and_then(|output| output.get("measured")).into_iter().collect()
+            }
+            Memory::Fits => {
+                let output = self.output(&id("fits", &contestant.name, round));
+                let all = output.and_then(|output| output["measured"].as_array()).into_iter().flatten();
+                all.filter(|one| one["pattern"] == pattern.name() && one["forced"] == plan.name()).collect()
+            }
         }
     }
 
@@ -130,11 +126,13 @@ impl<'r> Found<'r> {
         pattern: Pattern,
         plan: QueryPlan,
     ) -> Vec<&'r Value> {
-        let told = self.told(memory, contestant, pattern, plan);
-        // The planner's choice, where it is a plan that was forced as well, was measured there.
-        let same = told.iter().find_map(|one| QueryPlan::named(one["same_as"].as_str()?).ok());
-        let told = same.map_or(told, |same| self.told(memory, contestant, pattern, same));
-        told.into_iter().filter(|one| one["seconds"].is_f64()).collect()
+        let of_round = |round| {
+            let told = self.told(memory, contestant, (pattern, plan), round);
+            // The planner's choice, where it is a plan that was forced as well, was measured there. It may choose otherwise the next time.
+            let same = told.iter().find_map(|one| QueryPlan::named(one["same_as"].as_str()?).ok());
+            same.map_or(told, |same| self.told(memory, contestant, (pattern, same), round))
+        };
+        self.rounds().flat_map(of_round).filter(|one| one["seconds"].is_f64()).collect()
     }
 
     /// A figure of these measurements.

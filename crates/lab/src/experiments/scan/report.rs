@@ -278,7 +278,11 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
                 Some(format!("{}{}", ranged(seconds), if whole { "" } else { ", projected" }))
             };
             let chosen = found.measured(memory, &contestant, Pattern::Tag, QueryPlan::Chosen);
-            let Some(plan) = chosen.first().and_then(|one| one["plan"].as_str()) else { continue };
+            let mut plans: Vec<&str> = chosen.iter().filter_map(|one| one["plan"].as_str()).collect();
+            plans.dedup();
+            if plans.is_empty() {
+                continue;
+            }
             let cell = |plan| seconds(plan).unwrap_or("–".to_owned());
             rows.push(vec![
                 contestant.name.clone(),
@@ -286,7 +290,7 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
                 cell(QueryPlan::Index),
                 cell(QueryPlan::Sort),
                 cell(QueryPlan::Chosen),
-                plan.to_owned(),
+                plans.join("; then "),
             ]);
         }
     }
@@ -312,7 +316,7 @@ fn plans(found: &Found<'_>) -> Vec<Part> {
 
 /// The best of ours against the best rival of the same kind.
 fn against(found: &Found<'_>) -> Vec<Part> {
-    let head = ["", "", "Gannet, rows/s", "best rival, rows/s", "ratio"].map(str::to_owned).to_vec();
+    let head = ["", "", "Gannet, rows/s", "best rival, rows/s", "ratio", ""].map(str::to_owned).to_vec();
     let mut rows = Vec::new();
     let (mut ahead, mut alike, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for memory in [Memory::Twice, Memory::Fits] {
@@ -330,16 +334,27 @@ fn against(found: &Found<'_>) -> Vec<Part> {
                     .filter_map(|one| rate(&one, plan).map(|rate| (one, rate)))
                     .max_by(|one, other| one.1.median.total_cmp(&other.1.median));
                 let Some((best, theirs)) = best else { continue };
-                let memory = if memory == Memory::Twice { "2×" } else { "fitting" };
-                let (what, whom) = (format!("{title}, {memory}"), format!("{} ÷ {}", ours.name, best.name));
+                let within = if memory == Memory::Twice { "2×" } else { "fitting" };
+                let (what, whom) = (format!("{title}, {within}"), format!("{} ÷ {}", ours.name, best.name));
                 let list = match are_told_apart(&found.run.order, mine, theirs) {
                     false => &mut alike,
                     true if mine.median > theirs.median => &mut ahead,
                     true => &mut behind,
                 };
-                list.push(format!("{what} ({whom})"));
+                let is_projected = |one: &Contestant| {
+                    let measured = found.measured(memory, one, pattern, plan);
+                    found.seconds(&measured).is_some_and(|(_, whole)| !whole)
+                };
+                let projected = match (is_projected(&ours), is_projected(&best)) {
+                    (false, false) => "",
+                    (true, false) => "Gannet's is projected",
+                    (false, true) => "the rival's is projected",
+                    (true, true) => "both are projected",
+                };
+                let besides = if projected.is_empty() { String::new() } else { format!(", {projected}") };
+                list.push(format!("{what} ({whom}{besides})"));
                 let rates = [mine.median, theirs.median, mine.median / theirs.median].map(number);
-                rows.push([what, whom].into_iter().chain(rates).collect());
+                rows.push([what, whom].into_iter().chain(rates).chain([projected.to_owned()]).collect());
             }
         }
     }

@@ -49,12 +49,56 @@ impl<'r> Found<'r> {
             kind: Kind::Curves {
                 x: axis.x.to_owned(),
                 groups: axis.runs.iter().map(|(label, _)| label.clone()).collect(),
-                curves: vec![Bars {
-                    name: "mean, and its interval at 95 %".to_owned(),
-                    values: axis.runs.iter().map(|(_, run)| self.interval(run).map(spread)).collect(),
-                }],
+                curves: match axis.theirs.is_empty() {
+                    true => vec![self.curve(&axis.runs, "mean, and its interval at 95 %")],
+                    false => vec![
+                        self.curve(&axis.runs, "Gannet: mean, and its interval at 95 %"),
+                        self.curve(&axis.theirs, &format!("{}: the same", self.title_of_rival())),
+                    ],
+                },
             },
         })
+    }
+
+    fn curve(&self, runs: &[(String, Run)], name: &str) -> Bars {
+        let values = runs.iter().map(|(_, run)| self.interval(run).map(spread)).collect();
+        Bars { name: name.to_owned(), values }
+    }
+
+    /// PostgreSQL, with its version as it was then.
+    fn title_of_rival(&self) -> String {
+        let mut all = self.run.ended.iter().filter_map(|ended| ended.output.first());
+        let name = all.find_map(|output| {
+            output.pointer("/measured/server/server")?.as_str().filter(|name| name.starts_with("PostgreSQL"))
+        });
+        name.unwrap_or("PostgreSQL").to_owned()
+    }
+
+    /// How Gannet compares with PostgreSQL along an axis, and where that did not get through; nothing where it took no part.
+    fn against(&self, axis: &Axis) -> Option<String> {
+        let (mut ratios, mut failed) = (Vec::new(), Vec::new());
+        for ((label, ours), (_, theirs)) in axis.runs.iter().zip(&axis.theirs) {
+            let is_left_out = |time| self.run.is_left_out(&theirs.id(time));
+            match self.interval(ours).zip(self.interval(theirs)) {
+                Some((ours, theirs)) => {
+                    let overlap = ours.high() >= theirs.low() && theirs.high() >= ours.low();
+                    let known = ours.half.is_some() && theirs.half.is_some();
+                    let doubt = if known && !overlap { "" } else { " (not told apart)" };
+                    ratios.push(format!("{label}: {}{doubt}", number(ours.mean / theirs.mean)));
+                }
+                None if (1..=self.run.order.repeat).any(is_left_out) => failed.push(label.as_str()),
+                None => {}
+            }
+        }
+        let name = self.title_of_rival();
+        let mut text = String::new();
+        if !ratios.is_empty() {
+            text += &format!("Gannet's transactions ÷ those of {name}: {}.", ratios.join(", "));
+        }
+        if !failed.is_empty() {
+            text += &format!(" {name} did not get through this with: {}.", failed.join(", "));
+        }
+        (!text.is_empty()).then(|| text.trim().to_owned())
     }
 
     fn table(&self, axis: &Axis) -> Part {
@@ -62,17 +106,22 @@ impl<'r> Found<'r> {
         head.extend(WHY_HEAD.map(str::to_owned));
         head.push("I/O in force".to_owned());
         let mut rows = Vec::new();
-        for (label, run) in &axis.runs {
+        for (label, run) in axis.runs.iter().chain(&axis.theirs) {
             let measured = self.measured(run);
             if measured.is_empty() {
                 continue;
             }
+            let label = match run.is_rival {
+                true => format!("{label}, {}", self.title_of_rival()),
+                false => label.clone(),
+            };
             let millis =
                 |path: &str| self.median(run, path).map_or("–".to_owned(), |us| number(us / 1000.0));
-            let mut row = vec![label.clone(), plus_minus(self.interval(run))];
+            let mut row = vec![label, plus_minus(self.interval(run))];
             row.extend([millis("/latency_us/p50"), millis("/latency_us/p99")]);
             row.extend(why_cells(&Why::of(&measured)));
-            row.push(measured[0]["io"]["effective"].as_str().unwrap_or("not told").to_owned());
+            let mode = measured[0]["io"]["effective"].as_str();
+            row.push(mode.unwrap_or(if run.is_rival { "–" } else { "not told" }).to_owned());
             rows.push(row);
         }
         Part::Table(head, rows)
@@ -95,6 +144,9 @@ impl<'r> Found<'r> {
         let processors = self.processors();
         let mut text = format!("The most was measured with {}", best.0);
         match alike.as_slice() {
+            _ if known.iter().any(|one| one.2.half.is_none()) => {
+                text.push_str("; how sure that is, is not known of all values.");
+            }
             [] => text.push_str(", and no other value's interval reaches its own."),
             some => text.push_str(&format!("; the intervals of {} reach its own.", some.join(", "))),
         }
@@ -133,33 +185,47 @@ impl<'r> Found<'r> {
         } else {
             parts.push(Part::Text(self.verdict(axis)));
         }
+        parts.extend(self.against(axis).map(Part::Text));
         parts.push(self.figure(axis));
         parts.push(self.table(axis));
         parts
     }
 
+    /// What is known of some runs.
+    fn means<'a>(&self, runs: &'a [(String, Run)]) -> Vec<(&'a str, &'a Run, f64)> {
+        let mean = |(label, run): &'a (String, Run)| Some((&**label, run, self.interval(run)?.mean));
+        runs.iter().filter_map(mean).collect()
+    }
+
     /// How far the score falls as the file grows.
     fn decline(&self, axis: &Axis) -> String {
-        let rates: Vec<(&str, f64)> =
-            axis.runs.iter().filter_map(|(label, run)| Some((&**label, self.interval(run)?.mean))).collect();
+        let rates = self.means(&axis.runs);
+        let theirs = match self.means(&axis.theirs).as_slice() {
+            [first, .., last] => format!(
+                " Of {} {} was left from {} to {}.",
+                self.title_of_rival(),
+                percent(Some(last.2 / first.2)),
+                first.0,
+                last.0
+            ),
+            _ => String::new(),
+        };
         let published = format!(
             "Published: from 30 GB to 1.7 TB, which is from 2 to more than 100 memories of 16 GB, the score fell from {} to {}, to {} of it.",
             number(PUBLISHED.0),
             number(PUBLISHED.1),
             percent(Some(PUBLISHED.1 / PUBLISHED.0))
         );
-        let why = |place: Option<&(String, Run)>| {
-            place.map(|(_, run)| Why::of(&self.measured(run))).unwrap_or_default()
-        };
+        let why = |run: &Run| Why::of(&self.measured(run));
         match rates.as_slice() {
             [first, .., last] => format!(
-                "From {} to {} of the memory it went from {} to {} transactions a second, to {} of it: {}. {published}",
+                "From {} to {} of the memory it went from {} to {} transactions a second, to {} of it: {}.{theirs} {published}",
                 first.0,
                 last.0,
-                number(first.1),
-                number(last.1),
-                percent(Some(last.1 / first.1)),
-                why(axis.runs.last()).against(&why(axis.runs.first()))
+                number(first.2),
+                number(last.2),
+                percent(Some(last.2 / first.2)),
+                why(last.1).against(&why(first.1))
             ),
             _ => published,
         }
@@ -275,13 +341,20 @@ pub(super) fn report(run: &Record) -> Document {
             false => "No memory cgroup could be made: servers were held by their budget only.".to_owned(),
         }),
         Part::Commands(size.script().lines().map(str::to_owned).collect()),
-        Part::Text(
+    ];
+    if axes.iter().any(|axis| !axis.theirs.is_empty()) {
+        parts.push(Part::Text(
+            "PostgreSQL is sent the same transactions by the same client, and has as much memory in all as Gannet's server beside it, a quarter of that as shared_buffers; its settings stand with each step. What it \
+             waits for is not looked at. Firebird, which the published scores are of, has no client here that sends this load."
+                .to_owned(),
+        ));
+    }
+    parts.push(Part::Text(
             "Intervals are at a confidence of 95 % (Student's t): of the runs' means where there are several, of two the wider one of that and of batches within them; of a single run of means of batches within it, \
              so that how runs differ is not in it. The load's threads run on \
              the processors that the server runs on; how busy the disk was is counted for the whole disk, whoever else uses it. There is nothing about locks to set: no slots of a hash table, no memory of a lock manager."
                 .to_owned(),
-        ),
-    ];
+    ));
     parts.extend(calibrated(run));
     parts.extend(published());
     for axis in &axes {
