@@ -275,7 +275,7 @@ impl Changes {
         };
         let mut read = self.read(&list, &mut |head| head.to > since, &mut |page| set.add(page));
         if let Ok(true) = read {
-            let is_there = self.rest_of_log(&hold, list.to, &mut set);
+            let is_there = self.rest_of_log(&hold, list.to, since, &mut set);
             if let Ok(false) = is_there {
                 // That is no fault of the list.
                 let why = "the log behind the list of changed pages was let go of, as others needed its room";
@@ -300,12 +300,13 @@ impl Changes {
         Ok(Since::Unknown(format!("the list of changed pages cannot be read: {why}")))
     }
 
-    /// Adds what the log, which is held, has changed from `from` on; false where it was let go of.
-    fn rest_of_log(&self, hold: &LogHold, from: Lsn, set: &mut GrowingSet) -> Result<bool> {
+    /// Adds what the log, which is held, has changed from `from` on, and behind `since`; false where it was let go of.
+    fn rest_of_log(&self, hold: &LogHold, from: Lsn, since: Lsn, set: &mut GrowingSet) -> Result<bool> {
         let mut outcome = Ok(());
         let mut footers = set.another_memory(Purpose::Log);
-        let changed = self.log.changed_pages(from, &mut footers, &mut |page, _| {
-            if outcome.is_ok() {
+        let changed = self.log.changed_pages(from, &mut footers, &mut |page, last| {
+            // Within a segment the log knows what the list forgets: a backup soon behind another one finds little.
+            if last > since && outcome.is_ok() {
                 outcome = set.add(page);
             }
         });
