@@ -255,6 +255,21 @@ fn values_too_large_for_the_budget_are_refused() {
 }
 
 #[test]
+fn a_setting_that_is_set_by_turns_takes_no_more_memory() {
+    let fixture = Fixture::alone(TABLE);
+    let mut wire = fixture.connect();
+    wire.run("set application_name = 'before'");
+    let began = memory();
+    // SET LOCAL and SET of a text of 100 kB, for each row.
+    wire.run(
+        "begin; select count(set_config('application_name', repeat('x', 100000), g % 2 = 0)) from generate_series(1, 3000) g",
+    );
+    assert!(memory() < began + (64 << 20), "{} bytes more", memory() - began);
+    wire.run("rollback");
+    assert_eq!(wire.run("show application_name").one(), "before");
+}
+
+#[test]
 fn parameters_much_longer_than_their_message_are_charged_before_they_are_made() {
     let fixture = Fixture::alone(TABLE);
     let mut wire = fixture.connect();

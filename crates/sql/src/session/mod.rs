@@ -8,7 +8,7 @@
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
-//! | `settings`, `state` | settings; what functions and operators see of a session |
+//! | `settings`, `undo`, `state` | settings; what they were before a transaction; what functions and operators see of a session |
 //! | `jobs` | statements that run a job: CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE; `backup`, `load`, `restore` and `verify` are of those that have more to do |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
@@ -33,6 +33,7 @@ mod state;
 mod statement;
 mod transaction;
 mod turn;
+mod undo;
 mod utility;
 mod verify;
 

@@ -218,7 +218,7 @@ impl Session {
             Utility::Release(name) => {
                 self.explicit("RELEASE SAVEPOINT")?;
                 if let Some(open) = &mut self.transaction {
-                    let left = open.release(name)?;
+                    let left = open.release(name, &self.state)?;
                     self.portals
                         .values_mut()
                         .for_each(|portal| portal.savepoints = portal.savepoints.min(left));
