@@ -1769,3 +1769,24 @@ fn a_name_that_is_too_long_is_cut_with_a_notice() {
         .fails(&format!("select set_config('search_path', '{}', false)", "public,".repeat(1000)), "22023");
     assert_eq!(error.fields().detail.as_deref(), Some("It is longer than 1024 bytes."));
 }
+
+#[test]
+fn rows_in_rows_are_refused_where_their_text_has_no_room() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    // Each level doubles the quotes of those within: a terabyte of one character.
+    let row = format!("{}'\"'{}", "row(".repeat(40), ")".repeat(40));
+    for sql in [
+        format!("select length(({row})::text)"),
+        format!("select length(concat({row}, 'x'))"),
+        format!("select length(format('%s', {row}))"),
+        format!("select length('x' || {row})"),
+        format!("copy (select {row}) to stdout"),
+    ] {
+        let error = session.attempt(&sql).unwrap_err();
+        assert!(matches!(error.state().0, "53200" | "54000"), "{sql:.40}: {error}");
+    }
+    let row = format!("{}'\"'{}", "row(".repeat(3), ")".repeat(3));
+    let text = r#"("(""("""""""""""""""")"")")"#;
+    assert_eq!(session.one(&format!("select ({row})::text")), text);
+}
