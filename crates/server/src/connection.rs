@@ -529,15 +529,14 @@ impl Connected {
                 ),
             ));
         }
+        self.session.may_bind(portal, statement, &prepared, values.len())?;
         let (given, mut wanted) = (read_formats(formats)?, read_formats(results)?);
-        self.session.may_bind(&prepared)?;
         let engine = self.session.state().engine.clone();
         let style = self.session.input_style();
         // The message is charged as what is made of it, where that is not much more. The portal is charged for it once it is there.
         let (mut beyond, mut room) = (0, None);
         let mut parameters = Vec::with_capacity(values.len());
-        for (index, value) in values.iter().enumerate() {
-            let ty = prepared.parameters().get(index).copied().unwrap_or(Type::Text);
+        for (index, (value, ty)) in values.iter().zip(prepared.parameters().iter().copied()).enumerate() {
             let mut expect = |bytes: usize, of: usize| {
                 beyond += bytes.saturating_sub(of);
                 charge_parameters(&engine, &mut room, beyond)

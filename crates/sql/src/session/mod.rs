@@ -59,7 +59,7 @@ use activity::State;
 use gannet_base::memory::Purpose;
 use gannet_store::WorkMemory;
 use interrupt::Alarm;
-use prepared::{Named, Portal, Progress};
+use prepared::{Named, Parameters, Portal, Progress};
 use settings::Key;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -265,7 +265,7 @@ impl Session {
         standing: Standing,
         client: &mut dyn Client,
     ) -> Result<()> {
-        if self.utility(parsed, &[], standing, client)? {
+        if self.utility(parsed, Parameters::default(), standing, client)?.is_some() {
             return Ok(());
         }
         self.ensure_transaction()?;
@@ -309,7 +309,13 @@ impl Session {
             ));
         }
         let prepared = match statements.pop() {
-            None => Arc::new(Prepared { parsed: None, parameters: Vec::new(), columns: None, plan: None }),
+            // As in PostgreSQL, types are taken that nothing has.
+            None => Arc::new(Prepared {
+                parsed: None,
+                parameters: parameters.to_vec(),
+                columns: None,
+                plan: None,
+            }),
             Some(parsed) => self.prepare_parsed(&Arc::new(parsed), parameters)?,
         };
         self.keep_prepared(name, Arc::clone(&prepared), false)?;
@@ -318,15 +324,17 @@ impl Session {
 
     fn prepare_parsed(&mut self, parsed: &Arc<Parsed>, parameters: &[Type]) -> Result<Arc<Prepared>> {
         self.refuse_in_failed(parsed)?;
-        if let Some(columns) = self.utility_columns(parsed)? {
-            return Ok(Arc::new(Prepared {
-                parsed: Some(Arc::clone(parsed)),
-                parameters: parameters.to_vec(),
-                columns: columns.map(Arc::from),
-                plan: None,
-            }));
-        }
-        self.plan(parsed, parameters)
+        let Some(columns) = self.utility_columns(parsed)? else { return self.plan(parsed, parameters) };
+        let parameters = match utility::explained(parsed) {
+            Some(explained) => self.plan(&Arc::new(explained.clone()), parameters)?.parameters.clone(),
+            None => bind::known(parameters)?.to_vec(),
+        };
+        Ok(Arc::new(Prepared {
+            parsed: Some(Arc::clone(parsed)),
+            parameters,
+            columns: columns.map(Arc::from),
+            plan: None,
+        }))
     }
 
     fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>, from_sql: bool) -> Result<()> {
@@ -397,9 +405,30 @@ impl Session {
         &self.state.style
     }
 
-    /// Fails where the transaction has, so that its statement is not to be bound: before values are read for it.
-    pub fn may_bind(&self, prepared: &Prepared) -> Result<()> {
-        prepared.parsed.as_ref().map_or(Ok(()), |parsed| self.refuse_in_failed(parsed))
+    /// Whether a portal can be made of a prepared statement, whose name errors tell, with so many values, before these are read: their number is
+    /// right, the transaction has not failed, and the portal's name is free.
+    pub fn may_bind(&self, portal: &str, statement: &str, prepared: &Prepared, values: usize) -> Result<()> {
+        if values != prepared.parameters.len() {
+            return Err(Error::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message supplies {values} parameters, but prepared statement \"{statement}\" requires {}",
+                    prepared.parameters.len()
+                ),
+            ));
+        }
+        // No values are read where definitions cannot be.
+        let ends = prepared.parsed.as_ref().is_some_and(|parsed| utility::ends_transaction(parsed));
+        if self.status() == TransactionStatus::Failed && (!ends || values > 0) {
+            return Err(transaction::failed());
+        }
+        if !portal.is_empty() && self.portals.contains(portal) {
+            return Err(Error::new(
+                SqlState::DUPLICATE_CURSOR,
+                format!("cursor \"{portal}\" already exists"),
+            ));
+        }
+        Ok(())
     }
 
     /// Makes a portal of a prepared statement, whose name errors tell, values for its parameters, and the formats that its columns are to be
@@ -413,23 +442,7 @@ impl Session {
         formats: Formats,
     ) -> Result<()> {
         self.extended("", |session| {
-            session.may_bind(&prepared)?;
-            if parameters.len() != prepared.parameters.len() {
-                return Err(Error::new(
-                    SqlState::PROTOCOL_VIOLATION,
-                    format!(
-                        "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
-                        parameters.len(),
-                        prepared.parameters.len()
-                    ),
-                ));
-            }
-            if !portal.is_empty() && session.portals.contains(portal) {
-                return Err(Error::new(
-                    SqlState::DUPLICATE_CURSOR,
-                    format!("cursor \"{portal}\" already exists"),
-                ));
-            }
+            session.may_bind(portal, statement, &prepared, parameters.len())?;
             let savepoints = session.transaction.as_ref().map_or(0, Open::savepoints);
             let made = Portal { prepared, parameters, formats, progress: Progress::Ready, savepoints };
             session.portals.put(&session.state.engine, portal, made)
@@ -460,8 +473,8 @@ impl Session {
         };
         let mut execution = Execution::Complete;
         let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
-        let is_done = |portal: &Portal| matches!(portal.progress, Progress::Done);
-        if done.is_err() && self.portals.get(portal).is_some_and(is_done) {
+        let has_failed = |portal: &Portal| matches!(portal.progress, Progress::Done(None));
+        if done.is_err() && self.portals.get(portal).is_some_and(has_failed) {
             // It has failed itself: nobody is to take what it has not given for its end.
             self.portals.remove(portal);
         }
@@ -479,38 +492,38 @@ impl Session {
         };
         self.refuse_in_failed(parsed)?;
         let portal = self.portals.get_mut(name).ok_or_else(|| Self::no_portal(name))?;
-        let progress = std::mem::replace(&mut portal.progress, Progress::Done);
+        let progress = std::mem::replace(&mut portal.progress, Progress::Done(None));
         let parsed = Arc::clone(parsed);
         let mut running = match progress {
-            Progress::Done => {
-                if prepared.columns.is_none() {
-                    return Err(Error::new(
-                        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                        format!("portal \"{name}\" cannot be run"),
-                    ));
-                }
+            Progress::Done(None) => {
+                return Err(Error::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("portal \"{name}\" cannot be run"),
+                ));
+            }
+            Progress::Done(Some(tag)) => {
                 // As in PostgreSQL, a portal at its end gives no more rows.
-                client.complete(&CommandTag { command: "SELECT", rows: Some(0) })?;
-                return Ok(Execution::Complete);
+                client.complete(&tag)?;
+                return Ok(self.end_portal(name, &tag));
             }
             Progress::Running(running) => *running,
             Progress::Ready => {
-                let parameters = std::mem::take(&mut portal.parameters);
-                let mut running = if let Some(running) = self.start_executed(&parsed, &parameters)? {
+                let values = std::mem::take(&mut portal.parameters);
+                let mut running = if let Some(running) = self.start_executed(&parsed)? {
                     running
                 } else if prepared.plan.is_none() {
-                    if !self.utility(&parsed, &parameters, Standing::InSeries, client)? {
-                        return Err(Error::internal("a statement that is neither planned nor a utility"));
-                    }
-                    return Ok(Execution::Complete);
+                    let parameters = Parameters { types: &prepared.parameters, values: &values };
+                    let done = self.utility(&parsed, parameters, Standing::InSeries, client)?;
+                    let tag = done.ok_or_else(|| {
+                        Error::internal("a statement that is neither planned nor a utility")
+                    })?;
+                    return Ok(self.end_portal(name, &tag));
                 } else {
                     self.ensure_transaction()?;
-                    // One row at most: no limit stops it.
-                    if let Some(rows) = self.select_point(&prepared, &parameters, false, client)? {
-                        self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
-                        return Ok(Execution::Complete);
+                    if let Some(rows) = self.select_point(&prepared, &values, false, client)? {
+                        return self.end_point(name, rows, limit, client);
                     }
-                    self.start(&prepared, parameters, false)?
+                    self.start(&prepared, values, false)?
                 };
                 if limit > 0 {
                     self.settle(&mut running)?;
@@ -525,8 +538,29 @@ impl Session {
             self.tell(client);
             return Ok(Execution::Suspended);
         }
-        self.complete(&running.tag(), client)?;
-        Ok(Execution::Complete)
+        let tag = running.tag();
+        self.complete(&tag, client)?;
+        Ok(self.end_portal(name, &tag))
+    }
+
+    /// The short way has given a portal's rows, one at most. Whether there are more is not asked where that is as many as are wanted.
+    fn end_point(&mut self, name: &str, rows: u64, limit: u64, client: &mut dyn Client) -> Result<Execution> {
+        let tag = CommandTag { command: "SELECT", rows: Some(rows) };
+        if limit > 0 && rows >= limit {
+            self.end_portal(name, &tag);
+            self.tell(client);
+            return Ok(Execution::Suspended);
+        }
+        self.complete(&tag, client)?;
+        Ok(self.end_portal(name, &tag))
+    }
+
+    /// Notes how a portal has ended, where its end was not that of its transaction, too.
+    fn end_portal(&mut self, name: &str, tag: &CommandTag) -> Execution {
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.end(tag);
+        }
+        Execution::Complete
     }
 
     /// Prepares a statement for a program that keeps it itself, to be run with [`Session::execute_prepared`].
@@ -563,9 +597,6 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<()> {
         let Some(parsed) = &prepared.parsed else { return client.empty() };
-        if prepared.plan.is_none() {
-            return self.utility(parsed, parameters, Standing::Alone, client).map(drop);
-        }
         if parameters.len() != prepared.parameters.len() {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
@@ -575,6 +606,10 @@ impl Session {
                     prepared.parameters.len()
                 ),
             ));
+        }
+        if prepared.plan.is_none() {
+            let parameters = Parameters { types: &prepared.parameters, values: parameters };
+            return self.utility(parsed, parameters, Standing::Alone, client).map(drop);
         }
         self.refuse_in_failed(parsed)?;
         self.ensure_transaction()?;
