@@ -14,15 +14,23 @@ const SEND_AT: usize = 64 << 10;
 /// Bytes of values from which on a row's message is charged to the memory budget as long as it is there.
 const LARGE_ROW: usize = 256 << 10;
 
-/// Bytes that a value's message takes, with its text before that, where it may be large; a few more than it takes.
-fn large_bytes(value: &Value, is_binary: bool) -> usize {
+/// Bytes of text that are kept for the next value.
+const KEPT_TEXT: usize = 64 << 10;
+
+/// Bytes that a value takes in its row's message, and what is made of it before, where they may be many; a few more than there will be.
+fn large_bytes(value: &Value, ty: Type, is_binary: bool, style: &TextStyle) -> (usize, usize) {
     match value {
-        Value::Text(text) | Value::Padded(text) => text.len(),
-        Value::Bytes(bytes) if is_binary => bytes.len(),
-        // Two digits for each, as a text and in the message.
-        Value::Bytes(bytes) => 4 * bytes.len(),
-        Value::Array(_) => 4 * value.heap_bytes(),
-        _ => 0,
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => (0, 0),
+        Value::Text(text) | Value::Padded(text) => (text.len(), 0),
+        Value::Bytes(bytes) if is_binary => (bytes.len(), 0),
+        // The digits of a number are a fifth longer than in memory, all else is shorter.
+        Value::Numeric(_) | Value::Array(_) | Value::Record(_) if is_binary => {
+            (value.heap_bytes() / 4 * 5, 0)
+        }
+        Value::Numeric(_) | Value::Bytes(_) | Value::Array(_) | Value::Record(_) => {
+            let size = text::text_size(value, ty, style);
+            (size.text, size.all())
+        }
     }
 }
 
@@ -113,11 +121,15 @@ impl Client for Wire<'_> {
 
     fn row(&mut self, values: &[Value], columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
         let Wire { connection, formats, text, .. } = self;
-        let each = values.iter().enumerate();
-        let large: usize = each.map(|(index, value)| large_bytes(value, formats.is_binary(index))).sum();
+        let (mut large, mut beside) = (0, 0);
+        for (index, (value, column)) in values.iter().zip(columns).enumerate() {
+            let bytes = large_bytes(value, column.ty, formats.is_binary(index), style);
+            // What is made of one value goes before the next one.
+            (large, beside) = (large + bytes.0, bytes.1.max(beside));
+        }
         let mut charged = None;
-        if large > LARGE_ROW {
-            charged = Some(connection.shared.engine.memory(Purpose::Work, large as u64)?);
+        if large + beside > LARGE_ROW {
+            charged = Some(connection.shared.engine.memory(Purpose::Work, (large + beside) as u64)?);
             connection.out.expect(large);
         }
         let out = &mut connection.out;
@@ -131,13 +143,11 @@ impl Client for Wire<'_> {
                 // As it is, without a copy in between.
                 out.value(|bytes| bytes.extend_from_slice(value.as_bytes()));
             } else {
-                text.clear();
                 text::write(value, column.ty, style, text);
                 out.value(|bytes| bytes.extend_from_slice(text.as_bytes()));
+                text.clear();
+                text.shrink_to(KEPT_TEXT);
             }
-        }
-        if charged.is_some() {
-            *text = String::new();
         }
         if !out.end() {
             return Err(too_long("a row"));

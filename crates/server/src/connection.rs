@@ -279,7 +279,7 @@ impl Connection {
             let read = self.read();
             self.stream.set_deadline(None);
             let (kind, body) = match read {
-                Ok(Some((kind, body))) => (kind, body?),
+                Ok(Some(read)) => read,
                 Err(End::Late) => return Ok(true),
                 Ok(None) | Err(_) => {
                     self.over = Some(Over::Ended);
@@ -289,6 +289,15 @@ impl Connection {
                     ));
                 }
             };
+            // Before its body is looked at, which may have been refused: nothing that is no data vanishes as if it were some.
+            if !matches!(kind, b'd' | b'c' | b'f' | b'H' | b'S') {
+                self.over = Some(Over::OutOfStep);
+                return Err(Error::new(
+                    SqlState::PROTOCOL_VIOLATION,
+                    format!("unexpected message type 0x{kind:02X} during COPY from stdin"),
+                ));
+            }
+            let body = body?;
             match message::parse(kind, &body.bytes)? {
                 Message::CopyData(bytes) => {
                     data.extend_from_slice(bytes);
@@ -302,14 +311,8 @@ impl Connection {
                         format!("COPY from stdin failed: {why}"),
                     ));
                 }
-                Message::Flush | Message::Sync => {}
-                _ => {
-                    self.over = Some(Over::OutOfStep);
-                    return Err(Error::new(
-                        SqlState::PROTOCOL_VIOLATION,
-                        format!("unexpected message type 0x{kind:02X} during COPY from stdin"),
-                    ));
-                }
+                // Flush and Sync.
+                _ => {}
             }
         }
     }
@@ -529,15 +532,14 @@ impl Connected {
                 ),
             ));
         }
+        self.session.may_bind(portal, statement, &prepared, values.len())?;
         let (given, mut wanted) = (read_formats(formats)?, read_formats(results)?);
-        self.session.may_bind(&prepared)?;
         let engine = self.session.state().engine.clone();
         let style = self.session.input_style();
         // The message is charged as what is made of it, where that is not much more. The portal is charged for it once it is there.
         let (mut beyond, mut room) = (0, None);
         let mut parameters = Vec::with_capacity(values.len());
-        for (index, value) in values.iter().enumerate() {
-            let ty = prepared.parameters().get(index).copied().unwrap_or(Type::Text);
+        for (index, (value, ty)) in values.iter().zip(prepared.parameters().iter().copied()).enumerate() {
             let mut expect = |bytes: usize, of: usize| {
                 beyond += bytes.saturating_sub(of);
                 charge_parameters(&engine, &mut room, beyond)

@@ -29,6 +29,8 @@ pub(crate) struct Socket {
     has_written: bool,
     /// Of all handles: nobody is to wait for the client any more.
     ending: Arc<AtomicBool>,
+    /// Of all handles: there is something of the client's that was taken from the socket and not looked at yet, or somebody looks for it just now.
+    ahead: Arc<AtomicBool>,
 }
 
 /// Says whether whoever waits has had enough.
@@ -106,6 +108,7 @@ impl From<UnixStream> for Socket {
             patience: Patience::default(),
             has_written: false,
             ending: Arc::default(),
+            ahead: Arc::default(),
         }
     }
 }
@@ -117,6 +120,7 @@ impl From<TcpStream> for Socket {
             patience: Patience::default(),
             has_written: false,
             ending: Arc::default(),
+            ahead: Arc::default(),
         }
     }
 }
@@ -146,6 +150,7 @@ impl Socket {
             patience: Patience::default(),
             has_written: false,
             ending: Arc::clone(&self.ending),
+            ahead: Arc::clone(&self.ahead),
         })
     }
 
@@ -204,6 +209,30 @@ impl Socket {
         }
     }
 
+    /// Whether the client of a poll's `events` is gone: its end is closed, or, by TCP, it sends nothing more and everything it has sent was looked at. Nothing
+    /// else shows there that it is gone, until something is sent to it; a Unix socket tells its end.
+    pub(crate) fn is_gone(&self, events: PollFlags) -> bool {
+        if events.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return true;
+        }
+        // In this order: what is taken from the socket is ahead before it is taken.
+        events.contains(PollFlags::RDHUP) && !self.is_local() && !self.has_unread() && !self.is_ahead()
+    }
+
+    /// Whether there is something to be read, other than that TLS ends. What cannot be told counts as something.
+    fn has_unread(&self) -> bool {
+        let mut bytes = [0; 64];
+        match recv(self, &mut bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((read, _)) => read > 0 && !is_alert(&bytes[..read]),
+            Err(Errno::AGAIN) => false,
+            Err(_) => true,
+        }
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
     /// Waits until there is something to read, an end or error to be told, or patience to be looked at.
     fn wait(&self) -> io::Result<()> {
         let left = self.patience.turn()?;
@@ -235,6 +264,21 @@ impl Socket {
             sockopt::set_tcp_keepcnt(socket, ASK_TIMES)?;
         }
         Ok(())
+    }
+}
+
+/// Whether these bytes are one alert of TLS and nothing else. TLS 1.3 hides it among data, but none is as short: no message of a client's has two bytes. None begins
+/// with such a byte where nothing is encrypted.
+fn is_alert(bytes: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    const DATA: u8 = 23;
+    /// Level and description, the type that is hidden, and what proves them.
+    const HIDDEN: usize = 2 + 1 + 16;
+    match bytes {
+        [kind, 3, _, 0, len, rest @ ..] if rest.len() == usize::from(*len) => {
+            *kind == ALERT || *kind == DATA && rest.len() == HIDDEN
+        }
+        _ => false,
     }
 }
 
@@ -294,6 +338,8 @@ enum Layer {
 #[derive(Debug)]
 pub(crate) struct Stream {
     layer: Option<Layer>,
+    /// See [`Socket`].
+    ahead: Arc<AtomicBool>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -307,6 +353,7 @@ const READ_SIZE: usize = 16 << 10;
 impl Stream {
     pub(crate) fn new(socket: Socket) -> Self {
         Stream {
+            ahead: Arc::clone(&socket.ahead),
             layer: Some(Layer::Plain(socket)),
             buffer: vec![0; READ_SIZE],
             start: 0,
@@ -419,6 +466,26 @@ impl Stream {
 
     /// Fills the rest of `into`, of which so many bytes are there: as many as there are then, where it fails. False when the other side has ended.
     pub(crate) fn read_on(&mut self, into: &mut [u8], filled: &mut usize) -> io::Result<bool> {
+        // Whoever reads finds the client's end himself.
+        self.ahead.store(true, Ordering::Relaxed);
+        let read = self.read_more(into, filled);
+        let more = self.has_more();
+        self.ahead.store(more, Ordering::Relaxed);
+        read
+    }
+
+    /// Whether something was read that nobody has asked for yet.
+    fn has_more(&mut self) -> bool {
+        match &mut self.layer {
+            _ if self.start != self.end => true,
+            Some(Layer::Tls(tls)) => {
+                tls.conn.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+            }
+            _ => false,
+        }
+    }
+
+    fn read_more(&mut self, into: &mut [u8], filled: &mut usize) -> io::Result<bool> {
         while *filled < into.len() {
             if self.start == self.end {
                 if into.len() - *filled >= READ_SIZE {

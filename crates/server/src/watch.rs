@@ -1,5 +1,9 @@
 //! One thread that looks after clients whose statements run: a statement nobody waits for any more is ended.
 //!
+//! A client that has said all it wants to say, and closes only its way of saying more, still waits: who sees to it that something follows the statement,
+//! as a goodbye does, has it run to its end, as in PostgreSQL. By TCP a client that is gone looks as one that has closed that way, so behind the last
+//! message of all it is taken for gone.
+//!
 //! A connection registers once. That work begins and ends is told by a counter of its own, so that short statements pay for
 //! nothing; work that is still the same after a whole period is looked at.
 
@@ -118,7 +122,7 @@ fn drop_gone(working: &[Arc<Watched>]) {
         return;
     }
     for (fd, watched) in polled.iter().zip(working) {
-        if fd.revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
+        if watched.socket.is_gone(fd.revents()) {
             watched.interrupt.interrupt(Reason::User);
         }
     }

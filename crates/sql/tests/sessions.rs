@@ -1,6 +1,7 @@
 //! Sessions of an embedded database: transactions, savepoints, settings, COPY, and several sessions at once. What is expected is what
 //! PostgreSQL 15 does.
 
+use gannet_base::memory::Purpose;
 use gannet_sql::session::{Rows, TransactionStatus};
 use gannet_sql::{Database, Error, Session, Type, Value};
 use gannet_store::{CreateOptions, Engine, EngineOptions, OpenOptions};
@@ -1723,4 +1724,69 @@ fn what_a_short_statement_comes_to_is_charged() {
         );
     }
     assert_eq!(session.one("select count(*) from w natural join w x where w is not null"), "0");
+}
+
+#[test]
+fn what_savepoints_keep_of_settings_is_charged_and_given_back() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let used = || fixture.engine.budget().used_for(Purpose::Sessions);
+    let path = vec!["public"; 120].join(",");
+    session.run("set application_name = 'before'");
+    let began = used();
+    session.run("begin");
+    for turn in 0..1000 {
+        session
+            .run(&format!("set search_path = {path}; set application_name = 'a{turn}'; savepoint s{turn}"));
+    }
+    assert!(used() - began > 1000 * path.len() as u64, "{} bytes", used() - began);
+    // Those of savepoints that are released are one for each setting.
+    session.run("release s0");
+    assert!(used() - began < 10_000, "{} bytes", used() - began);
+    assert_eq!(session.one("show application_name"), "a999");
+    session.run("savepoint s; set local application_name = 'local'; release s; rollback");
+    assert_eq!(session.one("show application_name"), "before");
+    // What is released is the transaction's.
+    session.run(
+        "begin; savepoint s; set application_name = 'after'; set local timezone = 'Asia/Tokyo'; release s",
+    );
+    session.run("set local application_name = 'local'; commit");
+    assert_eq!(session.one("show application_name"), "after");
+    assert_eq!(session.one("show timezone"), "UTC");
+}
+
+#[test]
+fn a_name_that_is_too_long_is_cut_with_a_notice() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    let long = "n".repeat(1_000_000);
+    let notices = session.attempt(&format!("set application_name = '{long}'")).unwrap().notices;
+    assert_eq!((notices[0].severity, notices[0].error.state().0), ("NOTICE", "42622"));
+    assert!(notices[0].error.to_string().len() < 1000);
+    assert_eq!(session.one("show application_name"), long[..63]);
+    assert_eq!(session.one("select application_name from pg_stat_activity"), long[..63]);
+    let error = session
+        .fails(&format!("select set_config('search_path', '{}', false)", "public,".repeat(1000)), "22023");
+    assert_eq!(error.fields().detail.as_deref(), Some("It is longer than 1024 bytes."));
+}
+
+#[test]
+fn rows_in_rows_are_refused_where_their_text_has_no_room() {
+    let fixture = Fixture::new(TABLE);
+    let mut session = fixture.session();
+    // Each level doubles the quotes of those within: a terabyte of one character.
+    let row = format!("{}'\"'{}", "row(".repeat(40), ")".repeat(40));
+    for sql in [
+        format!("select length(({row})::text)"),
+        format!("select length(concat({row}, 'x'))"),
+        format!("select length(format('%s', {row}))"),
+        format!("select length('x' || {row})"),
+        format!("copy (select {row}) to stdout"),
+    ] {
+        let error = session.attempt(&sql).unwrap_err();
+        assert!(matches!(error.state().0, "53200" | "54000"), "{sql:.40}: {error}");
+    }
+    let row = format!("{}'\"'{}", "row(".repeat(3), ")".repeat(3));
+    let text = r#"("(""("""""""""""""""")"")")"#;
+    assert_eq!(session.one(&format!("select ({row})::text")), text);
 }

@@ -15,7 +15,7 @@ pub(crate) trait Duplex: Read + Write + Send {
     /// Ends it, for a client that vanishes.
     fn vanish(&self);
     /// Says that nothing more comes.
-    fn finish(&self);
+    fn finish(&mut self);
 }
 
 impl Duplex for UnixStream {
@@ -23,7 +23,7 @@ impl Duplex for UnixStream {
         let _ = self.shutdown(Shutdown::Both);
     }
 
-    fn finish(&self) {
+    fn finish(&mut self) {
         let _ = self.shutdown(Shutdown::Write);
     }
 }
@@ -33,7 +33,7 @@ impl Duplex for TcpStream {
         let _ = self.shutdown(Shutdown::Both);
     }
 
-    fn finish(&self) {
+    fn finish(&mut self) {
         let _ = self.shutdown(Shutdown::Write);
     }
 }
@@ -43,7 +43,9 @@ impl Duplex for rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
         let _ = self.sock.shutdown(Shutdown::Both);
     }
 
-    fn finish(&self) {
+    fn finish(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
         let _ = self.sock.shutdown(Shutdown::Write);
     }
 }

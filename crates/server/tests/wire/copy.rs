@@ -234,6 +234,23 @@ fn messages_that_do_not_belong_into_a_copy_end_the_connection() {
 }
 
 #[test]
+fn a_message_that_is_no_data_does_not_vanish_because_it_is_too_long() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    // More than the budget has room for, and one that makes no sense.
+    for message in [query(&" ".repeat(80 << 20)), frame(b'B', b"\0")] {
+        let mut wire = fixture.connect();
+        wire.query("copy t from stdin");
+        let told = wire.ask(&[data("1\tone\n"), message].concat());
+        let errors: Vec<_> = told.errors.iter().map(|error| (error.get('S'), error.state())).collect();
+        assert_eq!(
+            (errors.as_slice(), told.status),
+            ([("ERROR", "08P01"), ("FATAL", "08P01")].as_slice(), ' ')
+        );
+    }
+    assert_eq!(fixture.value("select count(*) from t"), "0");
+}
+
+#[test]
 fn copies_of_several_statements() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

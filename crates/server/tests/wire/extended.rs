@@ -198,6 +198,125 @@ fn a_change_with_returning_is_made_whole_whatever_the_limit() {
 }
 
 #[test]
+fn a_portal_at_its_end_ends_again_as_what_it_is() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("prepare gives as delete from t where a = 3 returning a");
+    for (sql, first, again) in [
+        ("insert into t values (11, '') returning a", "INSERT 0 1", "INSERT 0 0"),
+        ("update t set b = '' where a < 3 returning a", "UPDATE 2", "UPDATE 0"),
+        ("delete from t where a = 11 returning a", "DELETE 1", "DELETE 0"),
+        ("execute gives", "DELETE 1", "DELETE 0"),
+        ("select a from t where a > 8", "SELECT 2", "SELECT 0"),
+        ("select a from t where a = 8", "SELECT 1", "SELECT 0"),
+        ("show timezone", "SHOW", "SHOW"),
+        ("explain select 1", "EXPLAIN", "EXPLAIN"),
+    ] {
+        let told = wire.series(&[
+            parse("", sql, &[]),
+            bind("", "", 0, &[], 0),
+            execute("", 0),
+            execute("", 0),
+            execute("", 1),
+        ]);
+        assert_eq!(told.good().tags, [first, again, again], "{sql}");
+    }
+    // It has given all it was asked for, and there is nothing behind.
+    let told = wire.series(&[
+        parse("", "update t set b = 'x' where a in (4, 5) returning a", &[]),
+        bind("", "", 0, &[], 0),
+        execute("", 2),
+        execute("", 2),
+    ]);
+    assert_eq!((told.kinds.as_str(), told.tags[0].as_str()), ("12DsCZ", "UPDATE 0"));
+}
+
+#[test]
+fn a_row_by_its_key_stops_at_the_limit_as_others_do() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select a from t where a = $1", &[])]).good();
+    let told = wire.series(&[bind("", "s", 0, &[Some(b"3")], 0), execute("", 1), execute("", 1)]);
+    assert_eq!((told.kinds.as_str(), told.tags), ("2DsCZ", vec!["SELECT 0".to_owned()]));
+    let told = wire.series(&[bind("", "s", 0, &[Some(b"3")], 0), execute("", 2)]);
+    assert_eq!((told.kinds.as_str(), told.tags), ("2DCZ", vec!["SELECT 1".to_owned()]));
+    let told = wire.series(&[bind("", "s", 0, &[Some(b"77")], 0), execute("", 1)]);
+    assert_eq!((told.kinds.as_str(), told.tags), ("2CZ", vec!["SELECT 0".to_owned()]));
+}
+
+#[test]
+fn explain_has_the_parameters_of_its_statement() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    let told =
+        wire.series(&[parse("s", "explain select * from t where a = $1", &[]), target(b'D', b'S', "s")]);
+    assert_eq!((told.parameters.as_slice(), told.columns[0].0.as_str()), ([23].as_slice(), "QUERY PLAN"));
+    let told = wire.series(&[bind("", "s", 0, &[Some(b"3")], 0), execute("", 0)]).good();
+    assert!(told.text().iter().any(|line| line[0].contains("a = $1")), "{told:?}");
+    assert_eq!(told.tags, ["EXPLAIN"]);
+    let told = wire.series(&[
+        parse("", "explain (analyze, timing off, costs off) update t set b = $2 where a > $1", &[20]),
+        target(b'D', b'S', ""),
+        bind("", "", 0, &[Some(b"7"), Some(b"new")], 0),
+        execute("", 0),
+    ]);
+    assert_eq!(told.good().parameters, [20, 25]);
+    assert_eq!(wire.run("select count(*) from t where b = 'new'").one(), "3");
+    // They are looked for when it is parsed, as the rest of it is.
+    assert_eq!(wire.series(&[bind("", "s", 0, &[], 0)]).state(), "08P01");
+    assert_eq!(wire.series(&[parse("", "explain select $1 is null", &[])]).state(), "42P18");
+    assert_eq!(wire.series(&[parse("", "explain select * from nothing", &[])]).state(), "42P01");
+    assert_eq!(wire.query("explain select $1::int").state(), "42P02");
+}
+
+#[test]
+fn statements_without_a_plan_take_parameters_of_known_types_and_ask_for_none() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    for types in [&[0][..], &[23, 705]] {
+        let told = wire.series(&[parse("", "begin", types)]);
+        assert_eq!((told.state(), told.status), ("42P18", 'I'), "{types:?}");
+    }
+    let told = wire.series(&[parse("", "begin", &[23]), bind("", "", 0, &[Some(b"7")], 0), execute("", 0)]);
+    assert_eq!((told.kinds.as_str(), told.status), ("12CZ", 'T'));
+    wire.series(&[parse("", "rollback", &[23]), bind("", "", 0, &[Some(b"7")], 0), execute("", 0)]).good();
+    // A value is read all the same; a failed transaction reads none.
+    wire.series(&[parse("end", "rollback", &[23])]).good();
+    assert_eq!(wire.series(&[bind("", "end", 0, &[Some(b"x")], 0)]).state(), "22P02");
+    wire.query("begin; select 1/0");
+    assert_eq!(wire.series(&[bind("", "end", 0, &[Some(b"7")], 0)]).state(), "25P02");
+    wire.run("rollback");
+    let told = wire.series(&[parse("", "", &[23]), bind("", "", 0, &[Some(b"7")], 0), execute("", 0)]);
+    assert_eq!(told.good().kinds, "12IZ");
+}
+
+#[test]
+fn values_are_read_last() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select $1::int", &[])]).good();
+    let one = [Some(b"x".as_slice())];
+    let two = [Some(b"x".as_slice()), Some(b"y".as_slice())];
+    // Their number comes before what is in them, and before formats that are none.
+    for (values, formats, state) in [
+        (&two[..], &[][..], "08P01"),
+        (&two, &[2, 2], "08P01"),
+        (&one, &[0, 0], "08P01"),
+        (&one, &[2], "22023"),
+        (&one, &[], "22P02"),
+    ] {
+        let told = wire.series(&[bind_each("", "s", formats, values, &[])]);
+        assert_eq!(told.state(), state, "{} values, {formats:?}", values.len());
+    }
+    // So does the portal's name.
+    let told = wire.series(&[bind("p", "s", 0, &[Some(b"1")], 0), bind("p", "s", 0, &one, 0)]);
+    assert_eq!(told.state(), "42P03");
+    wire.query("begin; select 1/0");
+    assert_eq!(wire.series(&[bind_each("", "s", &[], &two, &[])]).state(), "08P01");
+    assert_eq!(wire.series(&[bind_each("", "s", &[2], &one, &[])]).state(), "25P02");
+}
+
+#[test]
 fn a_portal_that_gives_no_rows_runs_once() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

@@ -255,6 +255,50 @@ fn values_too_large_for_the_budget_are_refused() {
 }
 
 #[test]
+fn rows_of_records_and_long_numbers_are_charged_as_what_they_become() {
+    let fixture = Fixture::alone(TABLE);
+    let mut wire = fixture.connect();
+    let began = memory();
+    // 131,001 digits each.
+    let numbers = |count: usize| {
+        let columns = vec!["c.n"; count].join(", ");
+        format!("select {columns} from (select 1.5e131000::numeric as n offset 0) c")
+    };
+    let many = numbers(400);
+    let nested = format!("select {}'\"'{}", "row(".repeat(40), ")".repeat(40));
+    for sql in [
+        // Each of its quotes becomes two; it is there as a field, as the row's text, and in the message.
+        "select row(repeat('\"', 12000000))",
+        // A terabyte of one character.
+        &nested,
+        &many,
+    ] {
+        let told = wire.query(sql);
+        assert_eq!(told.state(), "53200", "{sql:.60}");
+    }
+    let told = wire.series(&[parse("", &numbers(100), &[]), bind("", "", 0, &[], 1), execute("", 0)]);
+    assert_eq!(told.good().rows[0].len(), 100);
+    assert!(memory() < began + (96 << 20), "{} bytes more", memory() - began);
+    assert_eq!(wire.run("select length(row(repeat('\"', 1000000))::text)").one(), "2000004");
+    assert_eq!(wire.run("select row(repeat('\"', 1000000))").one().len(), 2_000_004);
+}
+
+#[test]
+fn a_setting_that_is_set_by_turns_takes_no_more_memory() {
+    let fixture = Fixture::alone(TABLE);
+    let mut wire = fixture.connect();
+    wire.run("set application_name = 'before'");
+    let began = memory();
+    // SET LOCAL and SET of a text of 100 kB, for each row.
+    wire.run(
+        "begin; select count(set_config('application_name', repeat('x', 100000), g % 2 = 0)) from generate_series(1, 3000) g",
+    );
+    assert!(memory() < began + (64 << 20), "{} bytes more", memory() - began);
+    wire.run("rollback");
+    assert_eq!(wire.run("show application_name").one(), "before");
+}
+
+#[test]
 fn parameters_much_longer_than_their_message_are_charged_before_they_are_made() {
     let fixture = Fixture::alone(TABLE);
     let mut wire = fixture.connect();

@@ -1,6 +1,6 @@
 //! Clients that vanish, and the server's end.
 
-use crate::client::{bind, execute, frame, parse, query, sync};
+use crate::client::{Wire, bind, execute, frame, parse, query, sync};
 use crate::fixture::{Fixture, STOP_LIMIT};
 use gannet_sql::Database;
 use gannet_sql::session::Rows;
@@ -52,6 +52,65 @@ fn a_statement_nobody_waits_for_ends() {
     wire.vanish();
     fixture.connect().run("update t set b = 2 where a = 1");
     fixture.wait_for("select count(*) from pg_stat_activity where pid <> pg_backend_pid()", "0");
+}
+
+/// A server that takes clients without asking, by TCP as well.
+fn by_tcp_too() -> Fixture {
+    Fixture::with(TABLE, |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        options.insecure_trust = true;
+    })
+}
+
+/// A connection by a Unix socket, and one by TCP.
+fn both_ways(fixture: &Fixture) -> [Wire; 2] {
+    let mut tcp = Wire::tcp(fixture.server().addresses()[0]);
+    tcp.start(&[("user", "owner"), ("database", "shop")]).good();
+    [fixture.connect(), tcp]
+}
+
+#[test]
+fn who_only_says_nothing_more_waits_still() {
+    let fixture = by_tcp_too();
+    // Longer than it takes to be found gone.
+    let slow = |number: usize| format!("insert into t values ({number}, 1) returning pg_sleep(2)");
+    for (way, mut wire) in both_ways(&fixture).into_iter().enumerate() {
+        // With a goodbye behind it, which the server has read along.
+        wire.send(&[query(&slow(10 + way)), frame(b'X', b"")].concat());
+        wire.stream.finish();
+        assert_eq!(wire.outcome().tags, ["INSERT 0 1"], "way {way}");
+        assert_eq!(wire.read(), None);
+    }
+    for (way, mut wire) in both_ways(&fixture).into_iter().enumerate() {
+        // A series, behind data that was read while a statement was under way already.
+        wire.send(&[parse("", "copy t from stdin", &[]), bind("", "", 0, &[], 0), execute("", 0)].concat());
+        assert_eq!(wire.outcome().kinds, "12G");
+        let rest = [
+            frame(b'd', format!("{}\t1\n", 20 + way).as_bytes()),
+            frame(b'c', b""),
+            parse("", &slow(30 + way), &[]),
+            bind("", "", 0, &[], 0),
+            execute("", 0),
+            sync(),
+        ];
+        wire.send(&rest.concat());
+        wire.stream.finish();
+        assert_eq!(wire.outcome().good().tags, ["COPY 1", "INSERT 0 1"], "way {way}");
+    }
+    assert_eq!(fixture.value("select count(*) from t"), "8");
+}
+
+#[test]
+fn who_is_gone_is_noticed_though_nothing_is_sent_to_him() {
+    let fixture = by_tcp_too();
+    for mut wire in both_ways(&fixture) {
+        wire.run("begin; update t set b = 1 where a = 1");
+        wire.send(&query("select pg_sleep(1000)"));
+        fixture.wait_until_running("select pg_sleep");
+        // As the system does it for a process that was killed.
+        drop(wire);
+        fixture.connect().run("update t set b = 2 where a = 1");
+    }
 }
 
 #[test]

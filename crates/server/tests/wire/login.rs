@@ -1,6 +1,6 @@
 //! Who is let in: SCRAM, TLS, limits.
 
-use crate::client::{Body, Outcome, Wire, bind, execute, first, frame, parse, tcp};
+use crate::client::{Body, Outcome, Wire, bind, execute, first, frame, parse, query, tcp};
 use crate::fixture::Fixture;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -211,6 +211,26 @@ fn encrypted_connections_work_like_others() {
     assert_eq!(wire.outcome().state(), "57P05");
     // Without encryption the password still goes by SCRAM only.
     assert_eq!(log_in(&mut Wire::tcp(fixture.server().addresses()[0]), "ann", "pencil").status, 'I');
+}
+
+#[test]
+fn encrypted_clients_that_say_nothing_more_wait_where_something_followed() {
+    let fixture = with_tls();
+    let connect = || {
+        let mut wire = encrypted(fixture.server().addresses()[0]);
+        assert_eq!(log_in(&mut wire, "ann", "pencil").status, 'I');
+        wire
+    };
+    let mut wire = connect();
+    wire.send(&[query("select pg_sleep(2)"), frame(b'X', b"")].concat());
+    wire.stream.finish();
+    assert_eq!(wire.outcome().tags, ["SELECT 1"]);
+    // The goodbye of TLS is none of the protocol's.
+    let mut wire = connect();
+    wire.send(&query("select pg_sleep(1000)"));
+    fixture.wait_until_running("select pg_sleep");
+    wire.stream.finish();
+    assert_eq!(wire.outcome().state(), "57014");
 }
 
 #[test]

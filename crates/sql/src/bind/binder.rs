@@ -306,12 +306,7 @@ impl<'a> Binder<'a> {
 
     /// The statement with its columns and parameters.
     pub(super) fn finish(self, planned: Planned) -> Result<Bound> {
-        for (index, ty) in self.parameters.iter().enumerate() {
-            if *ty == Type::Unknown {
-                let message = format!("could not determine data type of parameter ${}", index + 1);
-                return Err(Error::new(SqlState::INDETERMINATE_DATATYPE, message));
-            }
-        }
+        super::known(&self.parameters)?;
         Ok(Bound { planned, columns: self.columns, parameters: self.parameters })
     }
 

@@ -127,6 +127,17 @@ impl Bound {
     }
 }
 
+/// The types of a statement's parameters, once all that can be is inferred: 42P18 where one is open still.
+pub fn known(parameters: &[Type]) -> Result<&[Type]> {
+    match parameters.iter().position(|ty| *ty == Type::Unknown) {
+        None => Ok(parameters),
+        Some(index) => {
+            let message = format!("could not determine data type of parameter ${}", index + 1);
+            Err(Error::new(SqlState::INDETERMINATE_DATATYPE, message))
+        }
+    }
+}
+
 /// Binds SELECT, VALUES, INSERT, UPDATE or DELETE. `parameters`: types the client gave, [`Type::Unknown`] where it left them open; those are
 /// inferred (42P18 where that is not possible).
 pub fn bind(scope: &Scope<'_>, parsed: &Parsed, parameters: &[Type]) -> Result<Bound> {

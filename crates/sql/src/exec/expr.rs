@@ -157,8 +157,9 @@ impl Expr {
             return Ok(Value::Null.into());
         }
         let (value, charge) = value.keep(context)?.into_parts();
-        let fresh = cast::fresh_bytes(&value, *to, *modifier);
-        let convert = || cast::cast(value, *from, *to, *modifier, *explicit, &context.session.style);
+        let style = &context.session.style;
+        let fresh = cast::fresh_bytes(&value, *to, *modifier, style);
+        let convert = || cast::cast(value, *from, *to, *modifier, *explicit, style);
         if fresh <= LARGE_BYTES {
             // What is large stays the same memory, and its charge is the result's.
             return Made::with_room(convert()?, charge, context).map(Computed::Made);

@@ -30,7 +30,7 @@ fn quote_literal(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let ty = call.types.first().copied().unwrap_or(crate::Type::Text);
     let value = a.first().unwrap_or(&Value::Null);
     // The text itself, and each character of it twice.
-    reserve(call, text_bytes(value).checked_mul(3))?;
+    reserve(call, text_bytes(call, value).checked_mul(3))?;
     let text = cast_to_text(call, value, ty)?;
     let text = text.as_str().unwrap_or_default();
     let mut out = String::new();
@@ -155,7 +155,7 @@ fn format(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
             return Err(bad_format("too few arguments for format()"));
         }
         // The text itself, and each character of it twice.
-        let longest = text_bytes(&a[index]).checked_mul(3);
+        let longest = text_bytes(call, &a[index]).checked_mul(3);
         reserve(call, longest.and_then(|bytes| bytes.checked_add(out.len() + rest.len())))?;
         let item = item(call, a, index, specifier.kind)?;
         let left = specifier.left || width < 0;

@@ -396,7 +396,7 @@ fn concatenate_any(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let (mut result, mut room) = (CompactString::default(), Room::new(call));
     for (value, ty) in a.iter().zip(call.types) {
         // The text itself, and its copy in the result.
-        room.want(result.len() + 2 * text_bytes(value))?;
+        room.want(result.len() + 2 * text_bytes(call, value))?;
         let text = cast_to_text(call, value, *ty)?;
         let text = text.as_str().unwrap_or_default();
         room.want(result.len() + text.len())?;
@@ -406,10 +406,11 @@ fn concatenate_any(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 /// Bytes of a value's text, about and from above for one that may be long.
-pub(super) fn text_bytes(value: &Value) -> usize {
+pub(super) fn text_bytes(call: &Call<'_, '_>, value: &Value) -> usize {
     match value {
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 0,
         Value::Text(text) | Value::Padded(text) => text.len(),
-        other => other.heap_bytes() * 2,
+        other => output::text_size(other, Type::Unknown, &call.context.session.style).all(),
     }
 }
 
@@ -420,7 +421,7 @@ pub(super) fn append_within(
     index: usize,
     out: &mut String,
 ) -> Result<()> {
-    room.want(out.len() + a.get(index).map_or(0, text_bytes))?;
+    room.want(out.len() + a.get(index).map_or(0, |value| text_bytes(room.call, value)))?;
     append(room.call, a, index, out);
     room.want(out.len())
 }

@@ -5,10 +5,11 @@
 //! | `database` | the open database that sessions share |
 //! | `transaction` | BEGIN to COMMIT, savepoints, definitions not yet committed |
 //! | `sizes` | what the planner is told of sizes, and when a plan has to be made anew |
+//! | `prepared`, `portal` | prepared statements and portals, by name and charged; portals as they are bound and run |
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
-//! | `settings`, `state` | settings; what functions and operators see of a session |
+//! | `settings`, `undo`, `state` | settings; what they were before a transaction; what functions and operators see of a session |
 //! | `jobs` | statements that run a job: CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE; `backup`, `load`, `restore` and `verify` are of those that have more to do |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
@@ -25,6 +26,7 @@ mod given;
 mod interrupt;
 mod jobs;
 mod load;
+mod portal;
 mod prepared;
 mod restore;
 pub mod settings;
@@ -33,6 +35,7 @@ mod state;
 mod statement;
 mod transaction;
 mod turn;
+mod undo;
 mod utility;
 mod verify;
 
@@ -58,7 +61,7 @@ use activity::State;
 use gannet_base::memory::Purpose;
 use gannet_store::WorkMemory;
 use interrupt::Alarm;
-use prepared::{Named, Portal, Progress};
+use prepared::{Named, Parameters, Portal};
 use settings::Key;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -264,7 +267,7 @@ impl Session {
         standing: Standing,
         client: &mut dyn Client,
     ) -> Result<()> {
-        if self.utility(parsed, &[], standing, client)? {
+        if self.utility(parsed, Parameters::default(), standing, client)?.is_some() {
             return Ok(());
         }
         self.ensure_transaction()?;
@@ -308,7 +311,13 @@ impl Session {
             ));
         }
         let prepared = match statements.pop() {
-            None => Arc::new(Prepared { parsed: None, parameters: Vec::new(), columns: None, plan: None }),
+            // As in PostgreSQL, types are taken that nothing has.
+            None => Arc::new(Prepared {
+                parsed: None,
+                parameters: parameters.to_vec(),
+                columns: None,
+                plan: None,
+            }),
             Some(parsed) => self.prepare_parsed(&Arc::new(parsed), parameters)?,
         };
         self.keep_prepared(name, Arc::clone(&prepared), false)?;
@@ -317,15 +326,17 @@ impl Session {
 
     fn prepare_parsed(&mut self, parsed: &Arc<Parsed>, parameters: &[Type]) -> Result<Arc<Prepared>> {
         self.refuse_in_failed(parsed)?;
-        if let Some(columns) = self.utility_columns(parsed)? {
-            return Ok(Arc::new(Prepared {
-                parsed: Some(Arc::clone(parsed)),
-                parameters: parameters.to_vec(),
-                columns: columns.map(Arc::from),
-                plan: None,
-            }));
-        }
-        self.plan(parsed, parameters)
+        let Some(columns) = self.utility_columns(parsed)? else { return self.plan(parsed, parameters) };
+        let parameters = match utility::explained(parsed) {
+            Some(explained) => self.plan(&Arc::new(explained.clone()), parameters)?.parameters.clone(),
+            None => bind::known(parameters)?.to_vec(),
+        };
+        Ok(Arc::new(Prepared {
+            parsed: Some(Arc::clone(parsed)),
+            parameters,
+            columns: columns.map(Arc::from),
+            plan: None,
+        }))
     }
 
     fn keep_prepared(&mut self, name: &str, prepared: Arc<Prepared>, from_sql: bool) -> Result<()> {
@@ -396,138 +407,6 @@ impl Session {
         &self.state.style
     }
 
-    /// Fails where the transaction has, so that its statement is not to be bound: before values are read for it.
-    pub fn may_bind(&self, prepared: &Prepared) -> Result<()> {
-        prepared.parsed.as_ref().map_or(Ok(()), |parsed| self.refuse_in_failed(parsed))
-    }
-
-    /// Makes a portal of a prepared statement, whose name errors tell, values for its parameters, and the formats that its columns are to be
-    /// given in. Portal "" is replaced silently.
-    pub fn bind(
-        &mut self,
-        portal: &str,
-        statement: &str,
-        prepared: Arc<Prepared>,
-        parameters: Vec<Value>,
-        formats: Formats,
-    ) -> Result<()> {
-        self.extended("", |session| {
-            session.may_bind(&prepared)?;
-            if parameters.len() != prepared.parameters.len() {
-                return Err(Error::new(
-                    SqlState::PROTOCOL_VIOLATION,
-                    format!(
-                        "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
-                        parameters.len(),
-                        prepared.parameters.len()
-                    ),
-                ));
-            }
-            if !portal.is_empty() && session.portals.contains(portal) {
-                return Err(Error::new(
-                    SqlState::DUPLICATE_CURSOR,
-                    format!("cursor \"{portal}\" already exists"),
-                ));
-            }
-            let savepoints = session.transaction.as_ref().map_or(0, Open::savepoints);
-            let made = Portal { prepared, parameters, formats, progress: Progress::Ready, savepoints };
-            session.portals.put(&session.state.engine, portal, made)
-        })
-    }
-
-    fn no_portal(name: &str) -> Error {
-        Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
-    }
-
-    /// The columns of a portal; `None` where it gives no rows.
-    pub fn portal_columns(&self, portal: &str) -> Result<Option<&[OutputColumn]>> {
-        let portal = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
-        Ok(portal.prepared.columns())
-    }
-
-    /// The formats that a portal's columns are to be given in.
-    pub fn portal_formats(&self, portal: &str) -> Formats {
-        self.portals.get(portal).map(|portal| portal.formats.clone()).unwrap_or_default()
-    }
-
-    /// Runs a portal, or goes on with it, for at most `limit` rows (0: all).
-    pub fn execute(&mut self, portal: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
-        let alarm = {
-            let found = self.portals.get(portal).ok_or_else(|| Self::no_portal(portal))?;
-            let prepared = Arc::clone(&found.prepared);
-            self.begin_planned(&prepared)
-        };
-        let mut execution = Execution::Complete;
-        let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
-        let is_done = |portal: &Portal| matches!(portal.progress, Progress::Done);
-        if done.is_err() && self.portals.get(portal).is_some_and(is_done) {
-            // It has failed itself: nobody is to take what it has not given for its end.
-            self.portals.remove(portal);
-        }
-        self.pause_work(alarm, done, client).map(|()| execution)
-    }
-
-    fn execute_portal(&mut self, name: &str, limit: u64, client: &mut dyn Client) -> Result<Execution> {
-        let prepared = match self.portals.get(name) {
-            Some(portal) => Arc::clone(&portal.prepared),
-            None => return Err(Self::no_portal(name)),
-        };
-        let Some(parsed) = &prepared.parsed else {
-            client.empty()?;
-            return Ok(Execution::Complete);
-        };
-        self.refuse_in_failed(parsed)?;
-        let portal = self.portals.get_mut(name).ok_or_else(|| Self::no_portal(name))?;
-        let progress = std::mem::replace(&mut portal.progress, Progress::Done);
-        let parsed = Arc::clone(parsed);
-        let mut running = match progress {
-            Progress::Done => {
-                if prepared.columns.is_none() {
-                    return Err(Error::new(
-                        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                        format!("portal \"{name}\" cannot be run"),
-                    ));
-                }
-                // As in PostgreSQL, a portal at its end gives no more rows.
-                client.complete(&CommandTag { command: "SELECT", rows: Some(0) })?;
-                return Ok(Execution::Complete);
-            }
-            Progress::Running(running) => *running,
-            Progress::Ready => {
-                let parameters = std::mem::take(&mut portal.parameters);
-                let mut running = if let Some(running) = self.start_executed(&parsed, &parameters)? {
-                    running
-                } else if prepared.plan.is_none() {
-                    if !self.utility(&parsed, &parameters, Standing::InSeries, client)? {
-                        return Err(Error::internal("a statement that is neither planned nor a utility"));
-                    }
-                    return Ok(Execution::Complete);
-                } else {
-                    self.ensure_transaction()?;
-                    // One row at most: no limit stops it.
-                    if let Some(rows) = self.select_point(&prepared, &parameters, false, client)? {
-                        self.complete(&CommandTag { command: "SELECT", rows: Some(rows) }, client)?;
-                        return Ok(Execution::Complete);
-                    }
-                    self.start(&prepared, parameters, false)?
-                };
-                if limit > 0 {
-                    self.settle(&mut running)?;
-                }
-                running
-            }
-        };
-        if !self.advance(&mut running, limit, client)? {
-            if let Some(portal) = self.portals.get_mut(name) {
-                portal.progress = Progress::Running(Box::new(running));
-            }
-            self.tell(client);
-            return Ok(Execution::Suspended);
-        }
-        self.complete(&running.tag(), client)?;
-        Ok(Execution::Complete)
-    }
-
     /// Prepares a statement for a program that keeps it itself, to be run with [`Session::execute_prepared`].
     pub fn prepare_unnamed(&mut self, sql: &str, parameters: &[Type]) -> Result<Arc<Prepared>> {
         let prepared = self.extended(sql, |session| {
@@ -562,9 +441,6 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<()> {
         let Some(parsed) = &prepared.parsed else { return client.empty() };
-        if prepared.plan.is_none() {
-            return self.utility(parsed, parameters, Standing::Alone, client).map(drop);
-        }
         if parameters.len() != prepared.parameters.len() {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
@@ -574,6 +450,10 @@ impl Session {
                     prepared.parameters.len()
                 ),
             ));
+        }
+        if prepared.plan.is_none() {
+            let parameters = Parameters { types: &prepared.parameters, values: parameters };
+            return self.utility(parsed, parameters, Standing::Alone, client).map(drop);
         }
         self.refuse_in_failed(parsed)?;
         self.ensure_transaction()?;
@@ -590,17 +470,6 @@ impl Session {
         drop(running);
         self.end_implicit()?;
         self.complete(&tag, client)
-    }
-
-    /// Forgets a portal; nothing happens when there is none.
-    pub fn close_portal(&mut self, portal: &str) {
-        self.portals.remove(portal);
-        self.prepared.settle(&self.portals);
-    }
-
-    fn close_portals(&mut self) {
-        self.portals.clear();
-        self.prepared.settle(&self.portals);
     }
 
     /// The end of a series of extended-protocol messages: ends the transaction that was begun for them, if there was no BEGIN.

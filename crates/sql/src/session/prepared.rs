@@ -1,7 +1,7 @@
 //! Prepared statements and portals.
 
 use super::PlannerSettings;
-use super::client::OutputColumn;
+use super::client::{CommandTag, OutputColumn};
 use super::sizes::PlannedSizes;
 use super::statement::Running;
 use crate::bind::Parsed;
@@ -146,7 +146,20 @@ pub(super) struct Portal {
     pub(super) savepoints: usize,
 }
 
+/// Values for a statement's parameters, and their types.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Parameters<'p> {
+    pub(super) types: &'p [Type],
+    pub(super) values: &'p [Value],
+}
+
 impl Portal {
+    /// It has come to its end, as the tag says. One without rows cannot be run again.
+    pub(super) fn end(&mut self, tag: &CommandTag) {
+        let again = CommandTag { command: tag.command, rows: tag.rows.map(|_| 0) };
+        self.progress = Progress::Done(self.prepared.columns.is_some().then_some(again));
+    }
+
     fn bytes(&self) -> u64 {
         let values =
             self.parameters.iter().map(|value| size_of::<Value>() + value.heap_bytes()).sum::<usize>();
@@ -348,6 +361,6 @@ pub(super) enum Progress {
     Ready,
     /// Under way: it gave some rows, and there may be more.
     Running(Box<Running>),
-    /// All rows were given, or it failed.
-    Done,
+    /// All rows were given, and this is what the next call ends with, which gives none. `None`: it never gave rows, is under way just now, or has failed.
+    Done(Option<CommandTag>),
 }

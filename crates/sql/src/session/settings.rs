@@ -4,10 +4,11 @@
 //! 1. No setting is silently ignored: a name is known and its value takes effect, or there is an error. Where PostgreSQL has a
 //!    setting that makes no sense here, but clients and dumps set it, exactly the values that change nothing are taken.
 //! 2. SET is undone when its transaction rolls back, SET LOCAL when it ends.
+//! 3. The text of a setting is bounded: sessions and transactions keep some of them, which nobody charges for each.
 
 use super::PlannerSettings;
 use crate::types::datetime::Zone;
-use crate::types::text::{DateOrder, TextStyle};
+use crate::types::text::{DateOrder, MAX_NAME, TextStyle, cut_name};
 use crate::{Error, Result, SqlState};
 use gannet_store::{Durability, Isolation, Pace};
 use std::collections::BTreeMap;
@@ -33,8 +34,10 @@ pub enum Kind {
     Size,
     /// One of these words.
     Enum(&'static [&'static str]),
-    /// Any text, perhaps checked further.
+    /// A text, which is checked further where it is applied, as its length is.
     Text,
+    /// A text of up to 63 bytes, to which a longer one is cut; what is no printable ASCII becomes a question mark.
+    Name,
 }
 
 /// Who may change a setting.
@@ -64,6 +67,9 @@ pub struct Definition {
     /// What it does, in one sentence.
     pub description: &'static str,
 }
+
+/// Longest `search_path`, in bytes.
+const SEARCH_PATH_MOST: usize = 1024;
 
 const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommitted", "serializable"];
 
@@ -107,7 +113,7 @@ macro_rules! definitions {
 }
 
 definitions! {
-    ApplicationName = reported("application_name", Kind::Text, "", "Name of the application, for views and the log.");
+    ApplicationName = reported("application_name", Kind::Name, "", "Name of the application, for views and the log.");
     ByteaOutput = session("bytea_output", Kind::Enum(&["hex", "escape"]), "hex", "How bytea is written as text.");
     CheckFunctionBodies = session("check_function_bodies", Kind::Bool, "on", "There are no functions to check; taken for the sake of dumps.");
     ClientEncoding = reported("client_encoding", Kind::Text, "UTF8", "Encoding of text on the wire; only UTF8.");
@@ -175,6 +181,11 @@ pub fn find(name: &str) -> Result<usize> {
     DEFINITIONS.iter().position(|d| d.name.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
         Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
     })
+}
+
+/// What a value of a setting is cut to; `None`: it is not.
+pub(super) fn cut(index: usize, value: &str) -> Option<&str> {
+    (matches!(DEFINITIONS[index].kind, Kind::Name) && value.len() > MAX_NAME).then(|| cut_name(value))
 }
 
 /// The settings of a session: as text, and as the code uses them.
@@ -471,6 +482,10 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
     };
     match definition.kind {
         Kind::Text => Ok(value.to_owned()),
+        Kind::Name => {
+            let shown = |byte: u8| if matches!(byte, b' '..=b'~') { char::from(byte) } else { '?' };
+            Ok(cut_name(value).bytes().map(shown).collect())
+        }
         Kind::Bool => match value.to_ascii_lowercase().as_str() {
             "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".to_owned()),
             "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".to_owned()),
@@ -629,6 +644,11 @@ fn order_name(order: DateOrder) -> &'static str {
 
 /// Names are looked up in pg_catalog and public; a path that asks for something else would be ignored.
 fn check_search_path(text: &str) -> Result<()> {
+    if text.len() > SEARCH_PATH_MOST {
+        let message = "invalid value for parameter \"search_path\"";
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+            .detail(format!("It is longer than {SEARCH_PATH_MOST} bytes.")));
+    }
     for schema in text.split(',').map(|schema| schema.trim().trim_matches('"')) {
         if !matches!(schema, "" | "$user" | "public" | "pg_catalog") {
             return Err(Error::unsupported(format!("schema \"{schema}\" in search_path"))
@@ -713,6 +733,26 @@ mod tests {
                 assert_eq!(settings.text(index), definition.default, "{}", definition.name);
             }
         }
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let mut s = settings();
+        assert_eq!(set(&mut s, "application_name", &"n".repeat(100)).unwrap(), "n".repeat(63));
+        // As in PostgreSQL: cut between characters, then each byte that cannot be shown everywhere.
+        let name = format!("{}\t{}", "n".repeat(60), "\u{e9}\u{e9}");
+        assert_eq!(set(&mut s, "application_name", &name).unwrap(), format!("{}???", "n".repeat(60)));
+        let long = vec!["public"; 1000].join(", ");
+        assert_eq!(set(&mut s, "search_path", &long[..1022]).unwrap().len(), 1022);
+        assert_eq!(set(&mut s, "search_path", &long).unwrap_err().state(), SqlState::INVALID_PARAMETER_VALUE);
+        let mut bytes = 0;
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            let long = format!("{}{}", definition.default, " ".repeat(100_000));
+            if definition.scope != Scope::Fixed && s.set(index, Some(&long)).is_ok() {
+                bytes += s.text(index).len();
+            }
+        }
+        assert!(bytes < 10_000, "{bytes}");
     }
 
     #[test]

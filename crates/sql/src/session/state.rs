@@ -6,6 +6,7 @@ use super::interrupt::Interrupt;
 use super::prepared::Prepared;
 use super::settings::{self, DEFINITIONS, KEYS, Key, Settings, severity_rank};
 use super::turn::SessionTurn;
+use super::undo::{Stays, Undo, UndoList};
 use crate::catalog::sequences::Position;
 use crate::catalog::{Catalog, Sequence, Table};
 use crate::functions::Patterns;
@@ -22,17 +23,10 @@ type CopySource = std::sync::mpsc::Receiver<super::copy::Batch>;
 
 /// Notices of a statement that are told; of more there is only the number.
 const NOTICES_MOST: usize = 200;
+/// Characters of a name that is too long which a notice shows.
+const SHOWN_NAME: usize = 256;
 /// The severity below which no notice is.
 const LEAST_SEVERE: &str = "NOTICE";
-
-/// A change of a setting that its transaction may have to undo.
-#[derive(Debug)]
-struct Undo {
-    index: usize,
-    text: String,
-    /// SET LOCAL: undone at the transaction's end in any case.
-    local: bool,
-}
 
 /// A prepared statement of a session, for views.
 #[derive(Clone, Debug)]
@@ -69,9 +63,7 @@ pub struct SessionState {
     /// Of the statement that runs.
     pub(crate) turn: Arc<SessionTurn>,
     settings: RefCell<Settings>,
-    undo: RefCell<Vec<Undo>>,
-    /// Changes before this place may be those of a savepoint or transaction before.
-    undo_marked: Cell<usize>,
+    undo: RefCell<UndoList>,
     style_changed: Cell<bool>,
     /// Names and new texts of settings that the client is told of.
     reports: RefCell<Vec<(&'static str, String)>>,
@@ -112,7 +104,6 @@ impl SessionState {
             interrupt,
             settings: RefCell::new(settings),
             undo: RefCell::default(),
-            undo_marked: Cell::new(0),
             style_changed: Cell::new(false),
             reports: RefCell::default(),
             notices: RefCell::default(),
@@ -224,16 +215,26 @@ impl SessionState {
     /// The same by number; `None`: to its default.
     pub(super) fn change_setting(&self, index: usize, value: Option<&str>, local: bool) -> Result<String> {
         let mut settings = self.settings.borrow_mut();
-        let text = settings.set(index, value)?;
-        // One statement may change a setting for each of its rows: what it was before the first change is enough.
-        let mut undo = self.undo.borrow_mut();
-        let last = undo[self.undo_marked.get()..].iter().rfind(|change| change.index == index);
-        if last.is_none_or(|last| last.local != local) {
-            undo.push(Undo { index, text, local });
-        }
-        drop(undo);
+        let before = settings.set(index, value)?;
+        let stays = if local { Stays::Before } else { Stays::Now };
+        self.undo.borrow_mut().note(Undo { index, before, stays });
         self.changed(&settings, index);
-        Ok(settings.text(index).to_owned())
+        let text = settings.text(index).to_owned();
+        // A notice looks at settings, too.
+        drop(settings);
+        if let Some(value) = value {
+            self.tell_of_cut(index, value);
+        }
+        Ok(text)
+    }
+
+    /// Tells the client where a value was longer than a name.
+    fn tell_of_cut(&self, index: usize, value: &str) {
+        if let Some(cut) = settings::cut(index, value) {
+            let shown: String = value.chars().take(SHOWN_NAME).collect();
+            let message = format!("identifier \"{shown}\" will be truncated to \"{cut}\"");
+            self.notice(Notice { severity: "NOTICE", error: Error::new(SqlState::NAME_TOO_LONG, message) });
+        }
     }
 
     /// Changes a setting as a connection's first message asks: RESET goes back to that.
@@ -277,26 +278,35 @@ impl SessionState {
         }
     }
 
-    /// Where the transaction's changes of settings stand.
+    /// Where the changes of settings stand that a transaction, or savepoint, which begins now will make.
     pub(super) fn settings_mark(&self) -> usize {
-        let mark = self.undo.borrow().len();
-        self.undo_marked.set(mark);
-        mark
+        self.undo.borrow_mut().mark()
+    }
+
+    /// Whether settings were changed since a mark.
+    pub(super) fn has_set(&self, mark: usize) -> bool {
+        self.undo.borrow().len() > mark
+    }
+
+    /// Bytes that the changes of settings since the last mark take.
+    pub(super) fn undo_bytes(&self) -> usize {
+        self.undo.borrow().bytes_behind_mark()
+    }
+
+    /// The savepoint of a mark is released: its changes are those of what begins at the mark `before`.
+    pub(super) fn release_settings(&self, mark: usize, before: usize) {
+        self.undo.borrow_mut().merge(mark, before);
     }
 
     /// Undoes changes of settings since a mark; all of them, or, at a commit, the local ones.
     pub(super) fn undo_settings(&self, mark: usize, committed: bool) {
-        let mut undo = self.undo.borrow_mut();
+        let changes = self.undo.borrow_mut().take(mark);
         let mut settings = self.settings.borrow_mut();
-        let changes: Vec<Undo> = undo.drain(mark..).collect();
-        self.undo_marked.set(self.undo_marked.get().min(mark));
-        for (place, change) in changes.iter().enumerate().rev() {
-            // A later SET of the same setting outlasts a SET LOCAL before it.
-            let outlasted =
-                || changes[place + 1..].iter().any(|later| later.index == change.index && !later.local);
-            if !committed || change.local && !outlasted() {
-                settings.restore(change.index, change.text.clone());
-                self.changed(&settings, change.index);
+        for change in changes {
+            let index = change.index;
+            if let Some(text) = change.outcome(committed) {
+                settings.restore(index, text);
+                self.changed(&settings, index);
             }
         }
     }

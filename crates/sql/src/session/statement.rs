@@ -88,9 +88,15 @@ impl Session {
 
     /// The same for a statement that nobody gives values for parameters.
     pub(super) fn plan_closed(&mut self, parsed: &Arc<Parsed>) -> Result<Arc<Prepared>> {
-        let prepared = self.plan(parsed, &[])?;
-        if !prepared.parameters.is_empty() {
-            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        self.plan_given(parsed, &[])
+    }
+
+    /// The same for one that is given values of these types, and of no others.
+    pub(super) fn plan_given(&mut self, parsed: &Arc<Parsed>, types: &[Type]) -> Result<Arc<Prepared>> {
+        let prepared = self.plan(parsed, types)?;
+        if prepared.parameters.len() > types.len() {
+            let message = format!("there is no parameter ${}", types.len() + 1);
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, message));
         }
         Ok(prepared)
     }

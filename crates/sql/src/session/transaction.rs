@@ -109,8 +109,7 @@ impl Open {
 
     /// Whether anything was done in it.
     pub(super) fn has_work(&self, state: &SessionState) -> bool {
-        let sets = state.settings_mark() != self.settings;
-        self.used || sets || self.private.is_some() || !self.savepoints.is_empty()
+        self.used || state.has_set(self.settings) || self.private.is_some() || !self.savepoints.is_empty()
     }
 
     /// The store's transaction.
@@ -244,7 +243,7 @@ impl Open {
     }
 
     pub(super) fn savepoint(&mut self, name: String, state: &SessionState) -> Result<()> {
-        let bytes = SAVEPOINT_BYTES + 2 * name.len() as u64 + self.kept_bytes();
+        let bytes = SAVEPOINT_BYTES + 2 * name.len() as u64 + self.kept_bytes() + state.undo_bytes() as u64;
         match &mut self.memory {
             Some(memory) => memory.grow(bytes)?,
             None => self.memory = Some(state.engine.memory(Purpose::Sessions, bytes)?),
@@ -288,10 +287,12 @@ impl Open {
     }
 
     /// Gives how many savepoints are left.
-    pub(super) fn release(&mut self, name: &str) -> Result<usize> {
+    pub(super) fn release(&mut self, name: &str, state: &SessionState) -> Result<usize> {
         let place = self.find(name)?;
         // As in PostgreSQL: SET TRANSACTION READ ONLY lasts until the end of the savepoint.
         self.read_only = self.savepoints[place].read_only;
+        let before = place.checked_sub(1).map_or(self.settings, |place| self.savepoints[place].settings);
+        state.release_settings(self.savepoints[place].settings, before);
         self.forget_savepoints(place);
         Ok(place)
     }

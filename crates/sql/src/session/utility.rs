@@ -1,6 +1,7 @@
 //! Statements without a plan: transactions, settings, EXPLAIN, PREPARE, definitions, VACUUM.
 
 use super::client::{Client, CommandTag, Notice, OutputColumn};
+use super::prepared::Parameters;
 use super::settings::{self, DEFINITIONS, Key, Level};
 use super::statement::Running;
 use super::transaction::Open;
@@ -40,6 +41,15 @@ fn is_planned(parsed: &Parsed) -> bool {
     )
 }
 
+/// The statement with a plan that an EXPLAIN is of. Its parameters are the EXPLAIN's.
+pub(super) fn explained(parsed: &Parsed) -> Option<&Parsed> {
+    let Kind::Utility(utility) = &parsed.kind else { return None };
+    match &**utility {
+        Utility::Explain { statement, .. } if is_planned(statement) => Some(statement),
+        _ => None,
+    }
+}
+
 impl Session {
     /// What a utility statement gives: `None`: it is none; `Some(None)`: no rows.
     pub(super) fn utility_columns(&self, parsed: &Parsed) -> Result<Option<Option<Vec<OutputColumn>>>> {
@@ -65,34 +75,33 @@ impl Session {
         }))
     }
 
-    /// Runs a statement that has no plan; false when it has one.
+    /// Runs a statement that has no plan, and gives how it has ended; `None` when it has one. Of parameters, only EXPLAIN has some: as in PostgreSQL,
+    /// nobody asks for those that others are given.
     pub(super) fn utility(
         &mut self,
         parsed: &Arc<Parsed>,
-        parameters: &[Value],
+        parameters: Parameters<'_>,
         standing: Standing,
         client: &mut dyn Client,
-    ) -> Result<bool> {
+    ) -> Result<Option<CommandTag>> {
         let alone = standing != Standing::OneOfSeveral;
         self.refuse_in_failed(parsed)?;
         if is_planned(parsed) {
-            return Ok(false);
-        }
-        if !parameters.is_empty() {
-            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+            return Ok(None);
         }
         let utility = match &parsed.kind {
             Kind::Utility(utility) => &**utility,
             Kind::Sql(_) => {
                 let done = self.define(parsed)?;
-                return self.finish_utility(&done, standing, client).map(|()| true);
+                return self.finish_utility(done, standing, client).map(Some);
             }
         };
         if let Utility::Execute { name, arguments } = utility {
-            return self.execute_sql(name, arguments, standing, client).map(|()| true);
+            return self.execute_sql(name, arguments, standing, client).map(Some);
         }
         if let Some(done) = self.transaction_statement(parsed, utility, standing)? {
-            return self.complete(&done, client).map(|()| true);
+            self.complete(&done, client)?;
+            return Ok(Some(done));
         }
         let done = match utility {
             Utility::Set { name, values, local } => {
@@ -110,7 +119,9 @@ impl Session {
                 tag("RESET")
             }
             Utility::Show(name) => self.show(name.as_deref(), client)?,
-            Utility::Explain { options, statement } => self.explain(options, statement, client)?,
+            Utility::Explain { options, statement } => {
+                self.explain(options, statement, parameters, client)?
+            }
             Utility::Prepare { name, types, statement } => self.prepare_sql(name, types, statement)?,
             Utility::Deallocate(name) => self.deallocate(name.as_deref())?,
             Utility::Discard(what) => self.discard(*what, alone)?,
@@ -155,20 +166,21 @@ impl Session {
             | Utility::SetTransaction { .. }
             | Utility::Execute { .. } => return Err(Error::internal("a statement was dispatched twice")),
         };
-        self.finish_utility(&done, standing, client).map(|()| true)
+        self.finish_utility(done, standing, client).map(Some)
     }
 
     /// What may fail at the end has to fail before success is reported, unless more is to come before the end.
     fn finish_utility(
         &mut self,
-        done: &CommandTag,
+        done: CommandTag,
         standing: Standing,
         client: &mut dyn Client,
-    ) -> Result<()> {
+    ) -> Result<CommandTag> {
         if standing == Standing::Alone {
             self.end_implicit()?;
         }
-        self.complete(done, client)
+        self.complete(&done, client)?;
+        Ok(done)
     }
 
     /// Ends the transaction that was begun to read this statement, as it is to run in none; refused where one has done something.
@@ -218,7 +230,7 @@ impl Session {
             Utility::Release(name) => {
                 self.explicit("RELEASE SAVEPOINT")?;
                 if let Some(open) = &mut self.transaction {
-                    let left = open.release(name)?;
+                    let left = open.release(name, &self.state)?;
                     self.portals
                         .values_mut()
                         .for_each(|portal| portal.savepoints = portal.savepoints.min(left));
@@ -439,12 +451,13 @@ impl Session {
         &mut self,
         options: &ExplainOptions,
         statement: &Parsed,
+        parameters: Parameters<'_>,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
         let prepared;
         let started = gannet_base::clock::now();
         self.ensure_transaction()?;
-        let planned = match &statement.kind {
+        let values = match &statement.kind {
             Kind::Utility(utility) => match &**utility {
                 Utility::Execute { name, arguments } => {
                     let known = self.prepared(name)?;
@@ -461,15 +474,15 @@ impl Session {
                 _ => return Err(Error::unsupported("EXPLAIN of a utility statement")),
             },
             Kind::Sql(_) if is_planned(statement) => {
-                prepared = self.plan_closed(&Arc::new(statement.clone()))?;
-                Vec::new()
+                prepared = self.plan_given(&Arc::new(statement.clone()), parameters.types)?;
+                parameters.values.to_vec()
             }
             Kind::Sql(_) => return Err(Error::unsupported("EXPLAIN of a definition")),
         };
         let planning = started.elapsed();
         let plan = prepared.plan.clone().ok_or_else(|| Error::internal("no plan"))?;
         let text = if options.analyze {
-            let mut running = self.start(&prepared, planned, true)?;
+            let mut running = self.start(&prepared, values, true)?;
             let started = gannet_base::clock::now();
             self.exhaust(&mut running)?;
             let run = explain::Run { nodes: running.profile(), planning, execution: started.elapsed() };
@@ -503,7 +516,7 @@ impl Session {
         arguments: &[ast::Expr],
         standing: Standing,
         client: &mut dyn Client,
-    ) -> Result<()> {
+    ) -> Result<CommandTag> {
         let (prepared, values) = self.executed(name, arguments)?;
         let Some(parsed) = prepared.parsed.clone().filter(|_| prepared.plan.is_none()) else {
             let mut running = self.start(&prepared, values, false)?;
@@ -517,13 +530,15 @@ impl Session {
                 // What may fail at the end has to fail before success is reported.
                 self.end_implicit()?;
             }
-            return self.complete(&tag, client);
+            self.complete(&tag, client)?;
+            return Ok(tag);
         };
-        self.utility(&parsed, &[], Standing::OneOfSeveral, client)?;
+        let parameters = Parameters { types: &prepared.parameters, values: &values };
+        let done = self.utility(&parsed, parameters, Standing::OneOfSeveral, client)?;
         if standing == Standing::Alone {
             self.end_implicit()?;
         }
-        Ok(())
+        done.ok_or_else(|| Error::internal("a statement that is neither planned nor a utility"))
     }
 
     /// What EXECUTE runs, and with what.
@@ -541,16 +556,9 @@ impl Session {
     }
 
     /// Starts what an EXECUTE runs, where that has a plan; `None`: it is no EXECUTE, or of a statement that has none.
-    pub(super) fn start_executed(
-        &mut self,
-        parsed: &Parsed,
-        parameters: &[Value],
-    ) -> Result<Option<Running>> {
+    pub(super) fn start_executed(&mut self, parsed: &Parsed) -> Result<Option<Running>> {
         let Kind::Utility(utility) = &parsed.kind else { return Ok(None) };
         let Utility::Execute { name, arguments } = &**utility else { return Ok(None) };
-        if !parameters.is_empty() {
-            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
-        }
         if self.prepared(name)?.plan.is_none() {
             return Ok(None);
         }

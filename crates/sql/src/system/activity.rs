@@ -18,7 +18,7 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
             Kind::FineTime => ("real", text("ms")),
             Kind::Size => ("integer", text("kB")),
             Kind::Enum(_) => ("enum", NULL),
-            Kind::Text => ("string", NULL),
+            Kind::Text | Kind::Name => ("string", NULL),
         };
         let (least, most) = match definition.kind {
             Kind::Int { min, max } => (text(min.to_string()), text(max.to_string())),

@@ -9,10 +9,14 @@ use crate::session::{Notice, OutputColumn, Session};
 use crate::types::Value;
 use crate::types::text::{self, TextStyle};
 use crate::{Error, Result, SqlState};
+use gannet_base::memory::Purpose;
+use gannet_store::Engine;
 use std::sync::Arc;
 
 /// Bytes of a value's text that are kept for the next one.
 const KEPT_BYTES: usize = 64 << 10;
+/// Bytes of a text that is made of a value from which on it is charged to the memory budget as long as it is there.
+const LARGE_TEXT: usize = 256 << 10;
 
 /// Sends the rows of a query, and gives how many there were.
 pub(super) fn copy_out(
@@ -30,7 +34,8 @@ pub(super) fn copy_out(
     tell_of_freeze(session, &options);
     let mut running = session.start(&prepared, Vec::new(), false)?;
     client.copy_out(&CopyFormat { columns: columns.len() })?;
-    let mut out = Out { client, options: &options, data: Vec::new(), text: String::new(), rows: 0 };
+    let engine = session.state.engine.clone();
+    let mut out = Out { client, engine, options: &options, data: Vec::new(), text: String::new(), rows: 0 };
     if options.header != Header::No {
         // What is said of columns' values is not said of their names.
         let plain = CopyOptions { force_quote: Vec::new(), ..options.clone() };
@@ -48,6 +53,7 @@ pub(super) fn copy_out(
 /// A client that makes COPY data of rows, for the real one.
 struct Out<'a> {
     client: &'a mut dyn Client,
+    engine: Engine,
     options: &'a CopyOptions,
     data: Vec<u8>,
     /// Of a value, where it is not text itself.
@@ -71,11 +77,20 @@ impl Client for Out<'_> {
 
     fn row(&mut self, values: &[Value], columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
         let mut line = Line::new(self.options, columns.len(), &mut self.data);
+        let mut charged = Vec::new();
         for (value, column) in values.iter().zip(columns) {
             match value {
                 Value::Null => line.field(None),
                 Value::Text(text) | Value::Padded(text) => line.field(Some(text)),
                 other => {
+                    if other.heap_bytes() > 0 {
+                        let size = text::text_size(other, column.ty, style);
+                        if size.text > LARGE_TEXT {
+                            // The text, what is made for it, its part of the line, and of the message.
+                            let bytes = (size.all() + 2 * size.text) as u64;
+                            charged.push(self.engine.memory(Purpose::Work, bytes)?);
+                        }
+                    }
                     self.text.clear();
                     text::write(other, column.ty, style, &mut self.text);
                     line.field(Some(&self.text));
@@ -87,7 +102,11 @@ impl Client for Out<'_> {
             self.text = String::new();
         }
         self.rows += 1;
-        self.send()
+        self.send()?;
+        if !charged.is_empty() {
+            self.data = Vec::new();
+        }
+        Ok(())
     }
 
     fn complete(&mut self, _tag: &CommandTag) -> Result<()> {

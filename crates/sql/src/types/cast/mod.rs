@@ -180,7 +180,7 @@ fn to_string(value: &Value, from: Type, to: Type, style: &TextStyle) -> Result<V
 }
 
 /// Bytes of memory that a conversion to `to` takes anew, about and from above; 0 where the value stays in its own.
-pub fn fresh_bytes(value: &Value, to: Type, modifier: Modifier) -> usize {
+pub fn fresh_bytes(value: &Value, to: Type, modifier: Modifier, style: &TextStyle) -> usize {
     match (value, to.element()) {
         (Value::Text(text) | Value::Padded(text), Some(_)) => text_bytes(text, to, modifier),
         (Value::Array(array), Some(element)) => {
@@ -190,8 +190,9 @@ pub fn fresh_bytes(value: &Value, to: Type, modifier: Modifier) -> usize {
         (Value::Text(text) | Value::Padded(text), None) if to.is_string() || to == Type::Bytea => {
             text_bytes(text, to, modifier)
         }
-        // Each byte may become two.
-        (Value::Bytes(_) | Value::Array(_) | Value::Record(_), None) => value.heap_bytes().saturating_mul(2),
+        (Value::Bytes(_) | Value::Array(_) | Value::Record(_), None) => {
+            text::text_size(value, Type::Unknown, style).all()
+        }
         _ => blanks(to, modifier),
     }
 }

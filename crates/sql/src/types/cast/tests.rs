@@ -120,7 +120,7 @@ fn what_a_value_takes_is_known_before_it_is_read() {
         let (expected, found) = (text_bytes(text, ty, modifier), value.heap_bytes());
         // From above, but not by much; a vector may have grown by doubling.
         assert!(found <= 2 * expected && expected <= 2 * found, "{text:.20}: {expected}, {found}");
-        assert_eq!(fresh_bytes(&Value::text(text), ty, modifier) == 0, ty == Type::Numeric);
+        assert_eq!(fresh_bytes(&Value::text(text), ty, modifier, &style) == 0, ty == Type::Numeric);
         let mut binary = Vec::new();
         binary::write(&value, ty, &mut binary);
         let expected = binary_bytes(&binary, ty);

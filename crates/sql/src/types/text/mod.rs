@@ -5,16 +5,19 @@
 //! | `scalars` | boolean, integers, floats, bytea |
 //! | `composite` | arrays, vectors, records |
 //! | `names` | names of types and relations; quoting |
+//! | `size` | how long a text will be |
 
 mod composite;
 mod names;
 mod scalars;
+mod size;
 
 #[cfg(test)]
 mod tests;
 
 pub use names::{quote_identifier, relation_name, relation_number, split_name, type_named};
 pub use scalars::{read_bool, write_float4, write_float8};
+pub use size::{TextSize, text_size};
 
 use super::datetime::{self, Zone};
 use super::{Modifier, Numeric, Type, Value, cast};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::types::{Array, binary};
+use crate::types::{Array, Record, binary};
 use proptest::prelude::*;
 
 /// A field of a sample, without its escapes.
@@ -139,10 +139,23 @@ proptest! {
     fn what_is_written_reads_back((ty, value) in typed_value(), zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/St_Johns"]), hex in any::<bool>()) {
         let style = TextStyle { zone: Zone::parse(zone).unwrap(), bytea_hex: hex, ..TextStyle::default() };
         let text = to_text(&value, ty, &style);
+        prop_assert!(text.len() <= text_size(&value, ty, &style).text, "{}", text);
         prop_assert_eq!(&read(&text, ty, -1, &style).unwrap(), &value, "{}", text);
         let mut bytes = Vec::new();
         binary::write(&value, ty, &mut bytes);
         prop_assert_eq!(&binary::read(&bytes, ty, -1).unwrap(), &value);
+    }
+
+    #[test]
+    fn the_size_of_a_row_is_known_before_its_text_is_made(fields in prop::collection::vec(typed_value(), 0..4), levels in 0..8, hex in any::<bool>()) {
+        let style = TextStyle { bytea_hex: hex, ..TextStyle::default() };
+        let record = |fields: Vec<(Type, Value)>| {
+            let (types, values): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
+            (Type::Record, Value::Record(Arc::new(Record { types: types.into(), values })))
+        };
+        let (ty, value) = (0..levels).fold(record(fields), |inner, _| record(vec![inner]));
+        let text = to_text(&value, ty, &style);
+        prop_assert!(text.len() <= text_size(&value, ty, &style).text, "{}", text);
     }
 
     #[test]
@@ -281,4 +294,28 @@ fn an_index_called_async_was_taken_for_an_option() {
         }
     }
     assert!(taken.is_empty(), "{taken:#?}");
+}
+
+#[test]
+fn the_text_of_rows_in_rows_is_not_made_to_learn_that_it_is_long() {
+    let style = TextStyle::default();
+    let nested = |first: &str, levels: usize| {
+        (0..levels).fold(Value::text(first), |inner, level| {
+            let ty = if level == 0 { Type::Text } else { Type::Record };
+            Value::Record(Arc::new(Record { types: [ty].into(), values: vec![inner] }))
+        })
+    };
+    let size = |value: &Value| text_size(value, Type::Record, &style);
+    for levels in 1..16 {
+        let value = nested("\"", levels);
+        let (known, made) = (size(&value).text, to_text(&value, Type::Record, &style).len());
+        assert!((made..4 * made + 200).contains(&known), "{levels} levels: {known}, {made}");
+    }
+    // Where no memory would do, that is what comes out.
+    for levels in [40, 64, 100, 1_000] {
+        assert!(size(&nested("\"", levels)).all() > 1 << 39, "{levels}");
+    }
+    // A long text stands beside each of the levels around it while it is made.
+    let long = size(&nested(&"x".repeat(1 << 20), 3));
+    assert!((1 << 20..2 << 20).contains(&long.text) && long.beside > 3 << 20, "{long:?}");
 }
