@@ -13,6 +13,7 @@ use gannet_store::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 struct Site {
     folder: tempfile::TempDir,
@@ -1751,15 +1752,24 @@ fn a_job_that_is_done_shows_no_statement() {
     assert_eq!(told.concat(), "", "{told:?}");
 }
 
+/// How long a dump may hold garbage back that is ended for that.
+const SHORT: Option<Duration> = Some(Duration::from_millis(1));
+
 /// Takes rows only when the dump's moment has been ended.
 struct Slow(Database, bool);
 
 impl std::io::Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if bytes.starts_with(b"COPY") && !std::mem::replace(&mut self.1, true) {
+            let options = TransactionOptions { snapshot_limit: SHORT, ..TransactionOptions::default() };
+            let younger = self.0.store().begin(options).view();
             run(&self.0, "delete from t");
-            // Who holds garbage back is looked for twice a second.
-            std::thread::sleep(std::time::Duration::from_secs(2));
+            // Who holds garbage back is looked for twice a second, and the oldest is ended first.
+            let begun = Instant::now();
+            while younger.check_limit().is_ok() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "nobody is ended");
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         Ok(bytes.len())
     }
@@ -1773,8 +1783,7 @@ impl std::io::Write for Slow {
 fn a_dump_that_a_limit_has_ended_was_shown_as_cancelled() {
     let site = Site::new();
     let database = site.database("first.gnt", "create table t (a int); insert into t values (1), (2)");
-    let limit = Some(std::time::Duration::from_millis(1));
-    let options = dump::Options { snapshot_limit: limit, ..dump::Options::default() };
+    let options = dump::Options { snapshot_limit: SHORT, ..dump::Options::default() };
     let mut slow = Slow(database.clone(), false);
     let done = job(&database, JobKind::Dump, |watch| {
         dump(database.store(), &options, Target::Stream(&mut slow), watch)
