@@ -8,7 +8,7 @@ use gannet_sql::load::{self, Embedded, Origin, Outcome, load};
 use gannet_sql::session::Rows;
 use gannet_sql::{Database, Error, Result, TableName};
 use gannet_store::{
-    CreateOptions, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions, Watch,
+    CreateOptions, Ending, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions, Watch,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -1752,22 +1752,16 @@ fn a_job_that_is_done_shows_no_statement() {
     assert_eq!(told.concat(), "", "{told:?}");
 }
 
-/// How long a dump may hold garbage back that is ended for that.
-const SHORT: Option<Duration> = Some(Duration::from_millis(1));
-
-/// Takes rows only when the dump's moment has been ended.
-struct Slow(Database, bool);
+/// Takes rows only when the dump's moment has been ended, and the dump has noticed.
+struct Slow(Database, Ending, bool);
 
 impl std::io::Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.starts_with(b"COPY") && !std::mem::replace(&mut self.1, true) {
-            let options = TransactionOptions { snapshot_limit: SHORT, ..TransactionOptions::default() };
-            let younger = self.0.store().begin(options).view();
+        if bytes.starts_with(b"COPY") && !std::mem::replace(&mut self.2, true) {
             run(&self.0, "delete from t");
-            // Who holds garbage back is looked for twice a second, and the oldest is ended first.
             let begun = Instant::now();
-            while younger.check_limit().is_ok() {
-                assert!(begun.elapsed() < Duration::from_secs(60), "nobody is ended");
+            while !self.1.is_asked_for() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the dump goes on");
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -1783,9 +1777,10 @@ impl std::io::Write for Slow {
 fn a_dump_that_a_limit_has_ended_was_shown_as_cancelled() {
     let site = Site::new();
     let database = site.database("first.gnt", "create table t (a int); insert into t values (1), (2)");
-    let options = dump::Options { snapshot_limit: SHORT, ..dump::Options::default() };
-    let mut slow = Slow(database.clone(), false);
+    let limit = Some(Duration::from_millis(1));
+    let options = dump::Options { snapshot_limit: limit, ..dump::Options::default() };
     let done = job(&database, JobKind::Dump, |watch| {
+        let mut slow = Slow(database.clone(), watch.job().ending(), false);
         dump(database.store(), &options, Target::Stream(&mut slow), watch)
     });
     let error = done.unwrap_err().to_string();
