@@ -3,10 +3,11 @@
 mod common;
 
 use common::{Served, address, ends, gannet, run};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A database with two tables, an index and a reference.
@@ -396,6 +397,19 @@ fn a_load_that_fails_leaves_no_database_of_that_name() {
     assert_eq!(std::fs::read_to_string(folder.join("other.gnt.partial")).unwrap(), "mine");
 }
 
+/// Waits for what comes soon, and on a slow machine later.
+#[track_caller]
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A moment for a process to come to where it waits. Where that is too short, it is asked to end earlier, which it hears just as well.
+const A_MOMENT: Duration = Duration::from_millis(500);
+
 /// Nothing comes of it, and nobody closes it.
 #[test]
 fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
@@ -408,7 +422,9 @@ fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
             loading.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut pipe = loading.stdin.take().unwrap();
         std::io::Write::write_all(&mut pipe, begun.as_bytes()).unwrap();
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        // It listens for signals before it makes anything.
+        wait_until(|| folder.join(format!("{file}.partial")).exists());
+        std::thread::sleep(A_MOMENT);
         assert!(loading.try_wait().unwrap().is_none());
         let asked = std::time::Instant::now();
         let _ = Command::new("kill").args(["-INT", &loading.id().to_string()]).status();
@@ -427,7 +443,7 @@ fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
 }
 
 /// Ends it by this signal; its status, which comes soon.
-fn ended_by(signal: &str, mut child: std::process::Child) -> Option<i32> {
+fn ended_by(signal: &str, mut child: Child) -> Option<i32> {
     let asked = Instant::now();
     let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
     loop {
@@ -442,19 +458,30 @@ fn ended_by(signal: &str, mut child: std::process::Child) -> Option<i32> {
     }
 }
 
+/// Whether signals only ask it to end. SIGTERM is the last one it prepares for.
+fn is_listening(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    let sigterm = 1 << (15 - 1);
+    u64::from_str_radix(caught.trim(), 16).unwrap() & sigterm != 0
+}
+
 #[test]
 fn a_signal_did_not_end_a_dump_whose_reader_stands_still() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let folder = folder.path();
     shop(folder, 30_000);
     let stalled = |database: &str| {
+        let (reader, writer) = std::io::pipe().unwrap();
         let mut dumping = gannet(folder, &["dump", database, "-"]);
-        let mut dumping = dumping.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let pipe = dumping.stdout.take();
-        std::thread::sleep(Duration::from_secs(3));
+        dumping.stdout(writer.try_clone().unwrap()).stderr(Stdio::null());
+        let mut dumping = dumping.spawn().unwrap();
+        // Until the pipe takes no more.
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        wait_until(|| poll(&mut [PollFd::new(&writer, PollFlags::OUT)], Some(&now)).unwrap() == 0);
         assert!(dumping.try_wait().unwrap().is_none());
         assert_eq!(ended_by("-TERM", dumping), Some(130), "{database}");
-        drop(pipe);
+        drop(reader);
     };
     stalled("shop.gnt");
     let server = Served::start(folder, &["shop.gnt"]);
@@ -473,7 +500,8 @@ fn ctrl_c_did_not_end_a_load_from_a_pipe_that_nobody_opens() {
     assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
     let mut loading = gannet(folder, &["load", "pipe", "a.gnt", "--create"]);
     let mut loading = loading.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    wait_until(|| is_listening(&loading));
+    std::thread::sleep(A_MOMENT);
     assert!(loading.try_wait().unwrap().is_none());
     assert_eq!(ended_by("-INT", loading), Some(130));
     // Nothing was made for it yet.

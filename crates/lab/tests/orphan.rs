@@ -28,7 +28,10 @@ fn a_step_ends_when_its_lab_does() {
     let mut number = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut number).unwrap();
     let step = number.trim();
-    std::thread::sleep(Duration::from_secs(1));
+    // The first thread that it starts looks after its lab.
+    while lives(step) && std::fs::read_dir(format!("/proc/{step}/task")).map_or(0, Iterator::count) < 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let was_there = lives(step);
     lab.kill().unwrap();
     lab.wait().unwrap();

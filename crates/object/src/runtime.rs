@@ -201,7 +201,7 @@ mod tests {
         let after = |millis| async move { tokio::time::sleep(Duration::from_millis(millis)).await };
         let (limit, grace) = (Duration::from_secs(20), Duration::from_millis(500));
         assert_eq!(runtime.run(&cancelled, after(0)), Err(Ended::Cancelled));
-        assert_eq!(runtime.run_to_end(limit, (&*cancelled, grace), after(100)), Ok(()));
+        assert_eq!(runtime.run_to_end(limit, (&*cancelled, limit), after(100)), Ok(()));
         let begin = clock::now();
         assert_eq!(runtime.run_to_end(limit, (&*cancelled, grace), after(60_000)), Err(Ended::Cancelled));
         assert!(begin.elapsed() >= grace && begin.elapsed() < Duration::from_secs(5));

@@ -8,11 +8,12 @@ use gannet_sql::load::{self, Embedded, Origin, Outcome, load};
 use gannet_sql::session::Rows;
 use gannet_sql::{Database, Error, Result, TableName};
 use gannet_store::{
-    CreateOptions, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions, Watch,
+    CreateOptions, Ending, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions, Watch,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 struct Site {
     folder: tempfile::TempDir,
@@ -1751,15 +1752,18 @@ fn a_job_that_is_done_shows_no_statement() {
     assert_eq!(told.concat(), "", "{told:?}");
 }
 
-/// Takes rows only when the dump's moment has been ended.
-struct Slow(Database, bool);
+/// Takes rows only when the dump's moment has been ended, and the dump has noticed.
+struct Slow(Database, Ending, bool);
 
 impl std::io::Write for Slow {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.starts_with(b"COPY") && !std::mem::replace(&mut self.1, true) {
+        if bytes.starts_with(b"COPY") && !std::mem::replace(&mut self.2, true) {
             run(&self.0, "delete from t");
-            // Who holds garbage back is looked for twice a second.
-            std::thread::sleep(std::time::Duration::from_secs(2));
+            let begun = Instant::now();
+            while !self.1.is_asked_for() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the dump goes on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         Ok(bytes.len())
     }
@@ -1773,10 +1777,10 @@ impl std::io::Write for Slow {
 fn a_dump_that_a_limit_has_ended_was_shown_as_cancelled() {
     let site = Site::new();
     let database = site.database("first.gnt", "create table t (a int); insert into t values (1), (2)");
-    let limit = Some(std::time::Duration::from_millis(1));
+    let limit = Some(Duration::from_millis(1));
     let options = dump::Options { snapshot_limit: limit, ..dump::Options::default() };
-    let mut slow = Slow(database.clone(), false);
     let done = job(&database, JobKind::Dump, |watch| {
+        let mut slow = Slow(database.clone(), watch.job().ending(), false);
         dump(database.store(), &options, Target::Stream(&mut slow), watch)
     });
     let error = done.unwrap_err().to_string();

@@ -683,10 +683,13 @@ fn a_statement_of_few_costly_rows_is_ended_soon() {
         "delete from parent".to_owned(),
         "select length(btrim(repeat('b', 500000), repeat('a', 5000000) || 'b'))".to_owned(),
     ] {
-        let start = std::time::Instant::now();
-        session.fails(&statement, "57014");
-        let time = start.elapsed();
-        assert!(time < std::time::Duration::from_secs(2), "{statement}: {time:?}");
+        // A machine that stands still for a while does not do so each time.
+        let mut is_soon = || {
+            let start = Instant::now();
+            session.fails(&statement, "57014");
+            start.elapsed() < Duration::from_secs(2)
+        };
+        assert!((0..3).any(|_| is_soon()), "{statement}");
     }
 }
 

@@ -140,6 +140,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_base::sim::Simulation;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -195,21 +196,24 @@ mod tests {
 
     #[test]
     fn who_waits_can_give_up_and_is_not_kept_by_the_idle() {
-        let turns = Turns::default();
-        let first = turns.take(0, 1, true, None, || false).unwrap();
-        assert!(turns.take(0, 1, true, None, || true).is_none());
-        // Who changes rows does not wait.
-        drop(turns.take(0, 1, false, None, || true).unwrap());
-        // Not how long it waits at one time counts, but how long in all.
-        for _ in 0..5 {
+        let run = || {
+            let turns = Turns::default();
+            let first = turns.take(0, 1, true, None, || false).unwrap();
             assert!(turns.take(0, 1, true, None, || true).is_none());
-            first.set_idle(true);
-            clock::sleep(IDLE_MOST / 5);
-            first.set_idle(false);
-        }
-        let second = turns.take(0, 1, true, None, || true).unwrap();
-        assert!(turns.take(0, 1, true, None, || true).is_none());
-        drop((first, second));
-        assert!(turns.take(0, 1, true, None, || true).is_some());
+            // Who changes rows does not wait.
+            drop(turns.take(0, 1, false, None, || true).unwrap());
+            // Not how long it waits at one time counts, but how long in all.
+            for _ in 0..5 {
+                assert!(turns.take(0, 1, true, None, || true).is_none());
+                first.set_idle(true);
+                clock::sleep(IDLE_MOST / 5);
+                first.set_idle(false);
+            }
+            let second = turns.take(0, 1, true, None, || true).unwrap();
+            assert!(turns.take(0, 1, true, None, || true).is_none());
+            drop((first, second));
+            assert!(turns.take(0, 1, true, None, || true).is_some());
+        };
+        Simulation::new(1).run(run).unwrap();
     }
 }

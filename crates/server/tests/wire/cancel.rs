@@ -126,7 +126,7 @@ fn idle_sessions_end_when_their_time_is_over() {
     let mut wire = fixture.connect();
     let set = "set idle_session_timeout = '20ms'";
     wire.send(&[parse("", set, &[]), bind("", "", 0, &[], 0), execute("", 0), frame(b'H', b"")].concat());
-    assert_eq!(wire.outcome_until(b'C').kinds, "12C");
+    assert_eq!(wire.outcome_until(b"C").kinds, "12C");
     std::thread::sleep(Duration::from_millis(80));
     wire.series(&[]).good();
 }

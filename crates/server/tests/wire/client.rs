@@ -384,22 +384,15 @@ impl Wire {
 
     /// The answer, up to ReadyForQuery, the request for COPY data, or the connection's end.
     pub(crate) fn outcome(&mut self) -> Outcome {
-        let mut outcome = Outcome { status: ' ', ..Outcome::default() };
-        while let Some(reply) = self.read() {
-            outcome.take(&reply);
-            if matches!(reply.kind, b'Z' | b'G') {
-                break;
-            }
-        }
-        outcome
+        self.outcome_until(b"ZG")
     }
 
-    /// The same, up to a message of this kind.
-    pub(crate) fn outcome_until(&mut self, kind: u8) -> Outcome {
+    /// The same, up to a message of one of these kinds.
+    pub(crate) fn outcome_until(&mut self, kinds: &[u8]) -> Outcome {
         let mut outcome = Outcome { status: ' ', ..Outcome::default() };
         while let Some(reply) = self.read() {
             outcome.take(&reply);
-            if reply.kind == kind {
+            if kinds.contains(&reply.kind) {
                 break;
             }
         }

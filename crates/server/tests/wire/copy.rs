@@ -1,6 +1,6 @@
 //! COPY over the wire.
 
-use crate::client::{bind, execute, frame, parse, query, sync};
+use crate::client::{Wire, bind, execute, frame, parse, query, sync};
 use crate::fixture::Fixture;
 
 const TABLE: &str = "create table t (a int primary key, b text)";
@@ -64,6 +64,22 @@ fn data_that_does_not_end_in_a_newline_ends_all_the_same() {
     assert_eq!(wire.run("select 1").one(), "1");
 }
 
+/// Begins a COPY that has a time-out, up to where data is asked for, and tells what came back. Where its time is over before that, it is
+/// begun again, behind what ends the failed series.
+fn begun_in_time(wire: &mut Wire, messages: &[u8], end: &[u8]) -> String {
+    for _ in 0..100 {
+        wire.send(messages);
+        let told = wire.outcome_until(b"GE");
+        if told.kinds.ends_with('G') {
+            return told.kinds;
+        }
+        assert_eq!(told.state(), "57014");
+        wire.send(end);
+        wire.outcome_until(b"Z");
+    }
+    panic!("no data is asked for");
+}
+
 #[test]
 fn a_copy_that_waits_for_its_client_can_be_ended() {
     let fixture = Fixture::with(TABLE, |_| {});
@@ -82,17 +98,18 @@ fn a_copy_that_waits_for_its_client_can_be_ended() {
         // What the client still sends is passed over.
         assert_eq!(wire.ask(&[data("two\n"), done(), query("select count(*) from t")].concat()).one(), "0");
     }
-    wire.run("set statement_timeout = '30ms'");
-    wire.query("copy t from stdin");
-    let told = wire.outcome();
+    let mut limited = fixture.connect();
+    limited.run("set statement_timeout = '30ms'");
+    assert_eq!(begun_in_time(&mut limited, &query("copy t from stdin"), &[]), "G");
+    let told = limited.outcome();
     assert_eq!(
         (told.state(), told.errors[0].message()),
         ("57014", "canceling statement due to statement timeout")
     );
     let begun = [parse("", "copy t from stdin", &[]), bind("", "", 0, &[], 0), execute("", 0)].concat();
-    assert_eq!(wire.ask(&begun).kinds, "12G");
-    assert_eq!(wire.outcome_until(b'E').state(), "57014");
-    assert_eq!(wire.ask(&[data("1\tone\n"), done(), sync()].concat()).kinds, "Z");
+    assert_eq!(begun_in_time(&mut limited, &begun, &sync()), "12G");
+    assert_eq!(limited.outcome_until(b"E").state(), "57014");
+    assert_eq!(limited.ask(&[data("1\tone\n"), done(), sync()].concat()).kinds, "Z");
     // Within a message, be it short, long, or too long for the memory: the rest of it is passed over, its boundaries are not lost.
     let long = format!("1\t{}\n", "x".repeat(1 << 20));
     let too_long = frame(b'd', &vec![b'x'; 80 << 20]);
@@ -100,8 +117,9 @@ fn a_copy_that_waits_for_its_client_can_be_ended() {
         [(data("1\tone\n"), 7), (data("1\tone\n"), 3), (data(&long), 700_000), (too_long, 70 << 20)]
     {
         for limit in ["'100ms'", "0"] {
-            wire.run(&format!("set statement_timeout = {limit}"));
-            wire.query("copy t from stdin");
+            // With the statement that fails goes the setting: no other one has a time-out.
+            let limited = format!("set statement_timeout = {limit}; copy t from stdin");
+            assert_eq!(begun_in_time(&mut wire, &query(&limited), &[]), "CG");
             wire.send(&message[..cut]);
             if limit == "0" {
                 assert_eq!(other.run(&format!("select pg_cancel_backend({})", wire.pid)).one(), "t");
@@ -113,7 +131,6 @@ fn a_copy_that_waits_for_its_client_can_be_ended() {
         }
     }
     // What is slow, and not ended, is taken.
-    wire.run("set statement_timeout = 0");
     wire.query("copy t from stdin");
     let message = data("1\tone\n");
     for byte in &message {

@@ -447,7 +447,7 @@ fn flush_gives_what_there_is() {
     wire.send(&[parse("s", "select 1", &[]), frame(b'H', b"")].concat());
     assert_eq!(wire.read().unwrap().kind, b'1');
     wire.send(&[bind("", "s", 0, &[], 0), execute("", 0), frame(b'H', b"")].concat());
-    assert_eq!(wire.outcome_until(b'C').kinds, "2DC");
+    assert_eq!(wire.outcome_until(b"C").kinds, "2DC");
     assert_eq!(wire.ask(&sync()).kinds, "Z");
 }
 
@@ -458,16 +458,16 @@ fn an_error_does_not_wait_for_sync() {
     // What was done before it comes with it, and Flush after it has nothing to give.
     let messages = [parse("", "select 1/0", &[]), bind("", "", 0, &[], 0), execute("", 0), frame(b'H', b"")];
     wire.send(&messages.concat());
-    let told = wire.outcome_until(b'E');
+    let told = wire.outcome_until(b"E");
     assert_eq!((told.kinds.as_str(), told.state()), ("12E", "22012"));
     wire.send(&[parse("", "select 1", &[]), frame(b'H', b"")].concat());
     assert_eq!(wire.ask(&sync()).kinds, "Z");
     // Without Flush, too; and one that is found before anything runs.
     wire.send(&target(b'D', b'S', "nothing"));
-    assert_eq!(wire.outcome_until(b'E').state(), "26000");
+    assert_eq!(wire.outcome_until(b"E").state(), "26000");
     assert_eq!(wire.ask(&sync()).kinds, "Z");
     wire.send(&frame(b'B', b"\0"));
-    assert_eq!(wire.outcome_until(b'E').state(), "08P01");
+    assert_eq!(wire.outcome_until(b"E").state(), "08P01");
     assert_eq!(wire.ask(&sync()).kinds, "Z");
 }
 
@@ -620,9 +620,9 @@ fn modes_count_in_a_transaction_that_nobody_has_begun() {
     series.extend(count());
     series.push(frame(b'H', b""));
     wire.send(&series.concat());
-    let told = wire.outcome_until(b'C');
+    let told = wire.outcome_until(b"C");
     assert_eq!(told.notices[0].state(), "25P01");
-    assert_eq!(wire.outcome_until(b'C').one(), "11");
+    assert_eq!(wire.outcome_until(b"C").one(), "11");
     other.run("delete from t");
     assert_eq!(wire.series(&count()).one(), "11");
     assert_eq!(wire.run("select count(*) from t").one(), "0");
@@ -698,8 +698,11 @@ fn a_failed_transaction_reads_no_parameters() {
 fn settings_of_a_transaction_end_with_its_failure() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();
-    wire.run("begin; set timezone = 'Asia/Tokyo'; set local idle_in_transaction_session_timeout = '20ms'");
-    let told = wire.query("select 1/0");
+    let set = "begin; set timezone = 'Asia/Tokyo'; set local idle_in_transaction_session_timeout = '20ms'";
+    // In one go: between them nobody is idle, however slow.
+    wire.send(&[query(set), query("select 1/0")].concat());
+    wire.outcome().good();
+    let told = wire.outcome();
     assert_eq!(told.status, 'E');
     assert!(
         told.settings.iter().any(|(name, value)| name == "TimeZone" && value != "Asia/Tokyo"),

@@ -66,7 +66,14 @@ fn a_row_that_changed_is_asked_again() {
             session.commit();
             changed
         });
-        a_while();
+        // Each has begun, and has come as far as it can.
+        let waiting = || {
+            let transactions = ground.database.store().transactions();
+            transactions.iter().filter(|one| one.waiting.is_some()).count()
+        };
+        while waiting() + usize::from(wanted.is_finished()) + usize::from(gone.is_finished()) < 2 {
+            thread::sleep(Duration::from_millis(1));
+        }
         first.commit();
         assert_eq!((wanted.join().unwrap().unwrap(), gone.join().unwrap().unwrap()), (3, 0));
     });
