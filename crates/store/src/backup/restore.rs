@@ -419,10 +419,6 @@ impl Restore {
                 check_room(&*self.disk, &self.folder, &begin, begin.groups.saturating_sub(1) * group, 0)?;
             }
             meta::write_mark(&*self.data, page_size, begin.database_id)?;
-            if self.newest.is_some() {
-                // File systems have writes behind the end of a file wait for each other.
-                self.grow(self.pages * page_size as u64)?;
-            }
         }
         state.is_newest = is_first || !state.feed.is_backwards();
         if state.is_newest {
