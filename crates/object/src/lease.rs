@@ -182,8 +182,8 @@ impl Renewal {
             unanswered.push((self.text.renewals, begin));
             let put = put_own(&*self.store, &self.key, bytes, mode);
             // One that stalls leaves time for others.
-            let left = self.free_after.saturating_sub(renewed.elapsed()).min(self.every);
-            let why = match tokio::time::timeout(left, put).await {
+            let left = |renewed: Instant| self.free_after.saturating_sub(renewed.elapsed()).min(self.every);
+            let why = match tokio::time::timeout(left(renewed), put).await {
                 Ok(Ok(version)) => {
                     (self.version, renewed) = (version, begin);
                     unanswered.clear();
@@ -193,9 +193,9 @@ impl Renewal {
                     error @ (object_store::Error::NotFound { .. }
                     | object_store::Error::Precondition { .. }
                     | object_store::Error::AlreadyExists { .. }),
-                )) => match self.own_version().await {
+                )) => match tokio::time::timeout(left(renewed), self.own_version()).await {
                     // An answer was lost to a renewal before: since that one the object is as it is.
-                    Some((version, renewals)) => {
+                    Ok(Ok(Some((version, renewals)))) => {
                         let known = unanswered.iter().find(|&&(number, _)| Some(number) == renewals);
                         (self.version, renewed) = (version, known.map_or(renewed, |&(_, begin)| begin));
                         unanswered.retain(|&(_, begin)| begin > renewed);
@@ -204,7 +204,11 @@ impl Renewal {
                         }
                         "it could not be renewed: answers of the store were lost".to_owned()
                     }
-                    None => format!("somebody else has taken the lock over: {}", words(&error)),
+                    Ok(Ok(None)) => format!("somebody else has taken the lock over: {}", words(&error)),
+                    // Whose it is by now is asked again.
+                    _ if renewed.elapsed() + self.every < self.free_after => continue,
+                    Ok(Err(error)) => format!("it could not be renewed: {}", words(&error)),
+                    Err(_) => "it could not be renewed: the store does not answer".to_owned(),
                 },
                 Ok(Err(_)) if renewed.elapsed() + self.every < self.free_after => continue,
                 Ok(Err(error)) => format!("it could not be renewed: {}", words(&error)),
@@ -216,9 +220,14 @@ impl Renewal {
         }
     }
 
-    /// The object's version, if what stands in it is of this lock, and which renewal has left it.
-    async fn own_version(&self) -> Option<(UpdateVersion, Option<u64>)> {
-        let (bytes, version) = read_back(&*self.store, &self.key).await.ok()?;
-        is_of(self.text.number, &bytes).then(|| (version, renewals_in(&bytes)))
+    /// The object's version, if what stands in it is of this lock, and which renewal has left it; `None` where it is another one's, or gone.
+    async fn own_version(&self) -> object_store::Result<Option<(UpdateVersion, Option<u64>)>> {
+        match read_back(&*self.store, &self.key).await {
+            Ok((bytes, version)) => {
+                Ok(is_of(self.text.number, &bytes).then(|| (version, renewals_in(&bytes))))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }

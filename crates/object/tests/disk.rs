@@ -307,6 +307,30 @@ fn is_lost_in_time() -> bool {
 }
 
 #[test]
+fn a_lock_is_lost_where_the_look_for_whose_it_is_hangs() {
+    // As above.
+    assert!((0..5).any(|_| is_lost_when_a_look_hangs()));
+}
+
+/// Whether a holder knows that he has lost the lock when the store has been silent for too long, from where he looked whether it was his own renewal
+/// that came in between. False, too, where the machine was too slow.
+fn is_lost_when_a_look_hangs() -> bool {
+    let store = in_memory();
+    let free_after = Duration::from_millis(400);
+    let quick = Settings { renewed_every: Duration::from_millis(50), free_after, ..settings() };
+    let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
+    let held = disk.lock(&path("shop.lock")).unwrap();
+    // It is his own still, and has another version than he knows.
+    store.overwrite("folder/shop.lock", &store.read("folder/shop.lock"));
+    store.hang_from(2);
+    std::thread::sleep(3 * free_after);
+    store.hang_from(0);
+    let published = disk.publish(&path("a"), b"text", ModeRequest::Auto);
+    drop(held);
+    published.is_err_and(|error| error.kind() == ErrorKind::Locked && error.to_string().contains("was lost"))
+}
+
+#[test]
 fn a_lock_excludes_others_and_is_free_when_its_holder_is_gone() {
     let store = in_memory();
     let disk = |free_after| {
