@@ -25,9 +25,6 @@ const MOST_THREADS: u32 = 16;
 const PAGE_SIZE: u64 = 4096;
 /// Keys of a batch.
 const BATCH: u32 = 256;
-/// Of the limit, what Gannet's budget has, embedded and by SQL. All that grows is charged to it; the process around it has the rest, and what the budget keeps
-/// for statements that do not come here.
-const GANNET_PERCENT: u64 = 97;
 /// What Berkeley DB's cache leaves of the limit for what it takes besides: so many bytes, and one of so many parts at least.
 const BERKELEY_LEAVES: (u64, u64) = (16 << 20, 20);
 /// The same of RocksDB's block cache: its allocator and the readers' buffers are around it. With 90 % of 160 MiB the system ended it for want of memory now and then.
@@ -53,11 +50,6 @@ impl Plan {
             Size::Standard => Plan { limit: 1 << 30, seconds: 20, warm_up: 15 },
             Size::Large => Plan { limit: 4 << 30, seconds: 60, warm_up: 60 },
         }
-    }
-
-    /// Our memory budget.
-    fn budget(&self) -> u64 {
-        self.limit / 100 * GANNET_PERCENT
     }
 
     /// A cache that leaves something of the limit to the program around it.
@@ -114,7 +106,7 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
             program: None,
             store: "gannet",
             options: words(&["--driver", "gannet", "--io", mode]),
-            memory: plan.budget(),
+            memory: plan.limit,
             // A quick run is to be quick: how it reads makes no difference to what batches are for.
             has_batches: order.size != Size::Quick || all.is_empty(),
         });
@@ -130,7 +122,7 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
             "--io",
             order.modes.first().map_or("auto", String::as_str),
         ]),
-        memory: plan.budget(),
+        memory: plan.limit,
         has_batches: false,
     });
     if order.rivals.iter().any(|rival| rival == SQLITE.name) {
@@ -426,7 +418,7 @@ impl Found<'_> {
     fn percent(&self) -> u64 {
         let first = self.contestants().into_iter().next();
         let asked = first.and_then(|first| self.asked(&first.name, "--memory")?.parse::<u64>().ok());
-        asked.map_or(GANNET_PERCENT, |memory| (memory as f64 * 100.0 / self.plan.limit as f64).round() as u64)
+        asked.map_or(100, |memory| (memory as f64 * 100.0 / self.plan.limit as f64).round() as u64)
     }
 
     /// The I/O mode of Gannet's SQL.
@@ -671,13 +663,13 @@ mod tests {
     }
 
     #[test]
-    fn gannet_has_its_share_of_the_memory_and_sql_the_first_mode() {
+    fn gannet_has_all_of_the_memory_and_sql_the_first_mode() {
         let steps = Squeeze.steps(&order(&["buffered", "direct"]), Path::new("data"));
         let value = |id: &str, name: &str| {
             let step = steps.iter().find(|step| step.id == id).unwrap();
             step.command.windows(2).find(|two| two[0] == name).map(|two| two[1].clone())
         };
-        let share = (Plan::of(Size::Quick).limit / 100 * GANNET_PERCENT).to_string();
+        let share = Plan::of(Size::Quick).limit.to_string();
         for name in ["Gannet, direct", "Gannet, SQL"] {
             assert_eq!(value(&lookups_id(name, 2, 2, 1), "--memory").as_ref(), Some(&share), "{name}");
         }

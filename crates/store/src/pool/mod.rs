@@ -398,8 +398,7 @@ impl Pool {
         // Side by side they are given back by one call: a call for each of them takes a start of a small job longer than its work.
         given.sort_unstable();
         let mut retired = self.retired.lock();
-        for run in given.chunk_by(|index, next| index + 1 == *next) {
-            let (from, len) = (run[0] as usize * self.page_size, run.len() * self.page_size);
+        for (from, len) in self.ranges(&given) {
             // SAFETY: the frames hold no page and are latched exclusively; their memory reads as zero afterwards.
             unsafe { self.arena.release(from, len) };
         }
@@ -408,6 +407,12 @@ impl Pool {
         }
         retired.extend_from_slice(&given);
         Ok(given.len())
+    }
+
+    /// Where the memory of frames, whose numbers ascend, begins, and how long it is, taken together where they lie side by side.
+    fn ranges(&self, frames: &[u32]) -> impl Iterator<Item = (usize, usize)> {
+        let runs = frames.chunk_by(|index, next| index + 1 == *next);
+        runs.map(|run| (run[0] as usize * self.page_size, run.len() * self.page_size))
     }
 
     /// The memory of `count` of the frames that was given comes back one day.
@@ -424,14 +429,22 @@ impl Pool {
         }
         let mut retired = self.retired.lock();
         let mut charge = self.charge.lock();
-        while *owed > 0 && !retired.is_empty() {
+        let mut back = retired.len();
+        while *owed > 0 && back > 0 {
             let bytes = charge.bytes() + self.page_size as u64;
             if charge.resize_leaving(bytes, left).is_err() {
                 break;
             }
-            retired.pop().into_iter().for_each(|index| self.free.lock().push_front(index));
+            back -= 1;
             *owed -= 1;
         }
+        let mut back = retired.split_off(back);
+        back.sort_unstable();
+        for (from, len) in self.ranges(&back) {
+            self.arena.retake(from, len);
+        }
+        let mut free = self.free.lock();
+        back.into_iter().for_each(|index| free.push_front(index));
         *owed == 0
     }
 
