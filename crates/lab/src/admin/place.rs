@@ -55,7 +55,7 @@ impl Setup {
     fn settings_beside(&self, folder: &Path, out: &Path) -> Vec<String> {
         let own = task::own_memory(self.memory);
         match (self.side, self.task) {
-            (GANNET, Some(Task::Restore | Task::Load)) => {
+            (GANNET, Some(Task::Load)) => {
                 // Its process takes as much around its budget as the server's.
                 let budget = servers::budget(servers::budget(self.memory)).saturating_sub(own);
                 vec!["--memory".to_owned(), budget.to_string()]
@@ -450,9 +450,9 @@ mod tests {
             assert_eq!(settings(side, Some(Task::Dump), little), "");
         }
         let ours = (112 - 16 - 16 - 28) << 20;
-        for task in [Task::Restore, Task::Load] {
-            assert_eq!(settings(GANNET, Some(task), little), format!("--memory {ours}"));
-        }
+        assert_eq!(settings(GANNET, Some(Task::Load), little), format!("--memory {ours}"));
+        // The server does it.
+        assert_eq!(settings(GANNET, Some(Task::Restore), little), "");
         // A restore of theirs is a program that has nothing to do with the server.
         assert_eq!(settings(Side::Firebird, Some(Task::Restore), little), "");
         assert_eq!(

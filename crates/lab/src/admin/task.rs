@@ -92,7 +92,7 @@ impl Task {
             (Task::Backup, Kind::Gannet) => "gannet backup",
             (Task::Backup, Kind::PostgreSql) => "pg_basebackup -X stream -c fast",
             (Task::Incremental, Kind::Gannet) => "gannet backup --since latest",
-            (Task::Restore, Kind::Gannet) => "gannet restore",
+            (Task::Restore, Kind::Gannet) => "gannet restore --server",
             (Task::Stat, Kind::Gannet) => "gannet stat --records",
             (Task::Stat, Kind::PostgreSql) => "pgstattuple",
             (Task::Check, Kind::Gannet) => "gannet check",
@@ -242,15 +242,21 @@ impl Task {
             other => other.name(),
         };
         command.arg(word);
-        if self.makes_database() {
-            // The server has nothing to do with it: it works by itself, with what it is given.
-            command.arg(source(out)).arg(made);
-            if self == Task::Load {
-                command.arg("--create");
+        match self {
+            // By the server, as it has users, and makes way for them.
+            Task::Restore => {
+                command.arg(source(out)).arg(made).arg("--server");
+                command.arg(servers::database(&server.options().folder)).arg("--json");
+                return Ok(command);
             }
-            let memory = server.options().memory.map_or(256 << 20, own_memory);
-            command.args(["--memory", &memory.to_string(), "--json"]);
-            return Ok(command);
+            // The server has nothing to do with it: it works by itself, with what it is given.
+            Task::Load => {
+                let memory = server.options().memory.map_or(256 << 20, own_memory);
+                command.arg(source(out)).arg(made);
+                command.args(["--create", "--memory", &memory.to_string(), "--json"]);
+                return Ok(command);
+            }
+            _ => {}
         }
         command.arg(servers::database(&server.options().folder));
         match self {
