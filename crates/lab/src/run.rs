@@ -221,3 +221,112 @@ fn supervise(driver: &dyn Driver, stage: &Stage<'_>, stop: &AtomicBool) -> Outco
     stage.phase.store(ENDED, Ordering::Relaxed);
     Outcome { operations, elapsed, per_interval, interval, counters, cpu, interrupted, ..Outcome::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{Counters, Key, LoadOrder, Rows, Scanned};
+    use serde_json::Value;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicUsize;
+
+    /// A store of nothing that counts its sessions.
+    #[derive(Default)]
+    struct Nothing {
+        begun: AtomicUsize,
+        ended: AtomicUsize,
+    }
+
+    impl Driver for Nothing {
+        fn name(&self) -> String {
+            "nothing".to_owned()
+        }
+        fn settings(&self) -> Value {
+            Value::Null
+        }
+        fn load(&self, _rows: &Rows, _order: LoadOrder) -> Result<()> {
+            Ok(())
+        }
+        fn session(&self, body: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            let result = body(&mut NoSession);
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            result
+        }
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+        fn files(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+        fn close(self: Box<Self>) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    struct NoSession;
+
+    impl Session for NoSession {
+        fn begin_reading(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn end_reading(&mut self) -> Result<()> {
+            Ok(())
+        }
+        fn get(&mut self, _key: &Key) -> Result<bool> {
+            Ok(false)
+        }
+        fn value(&mut self, _key: &Key) -> Result<Option<Vec<u8>>> {
+            Ok(None)
+        }
+        fn multi_get(&mut self, _keys: &[Key]) -> Result<usize> {
+            Ok(0)
+        }
+        fn scan(&mut self) -> Result<Scanned> {
+            bail!("there is nothing")
+        }
+        fn put(&mut self, _key: &Key, _value: &[u8]) -> Result<()> {
+            Ok(())
+        }
+        fn update(&mut self, _key: &Key, _value: &[u8]) -> Result<bool> {
+            Ok(false)
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn more_threads_fill_the_caches_than_are_measured() {
+        let (store, stop) = (Nothing::default(), AtomicBool::new(false));
+        let plan = Plan { warm_up: LONG, warm_up_threads: 4, ..Plan::default() };
+        let at_work = AtomicUsize::new(0);
+        let outcome = run(&store, &plan, &stop, |_, _, calls| {
+            if calls == 0 && at_work.fetch_add(1, Ordering::SeqCst) == 3 {
+                stop.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!((at_work.into_inner(), outcome.operations), (4, 0), "nothing of it is measured");
+        assert!(outcome.interrupted);
+    }
+
+    #[test]
+    fn who_only_filled_the_caches_has_left_when_it_is_measured() {
+        let (store, stop) = (Nothing::default(), AtomicBool::new(false));
+        let plan = Plan { warm_up: Duration::ZERO, warm_up_threads: 4, measure: LONG, ..Plan::default() };
+        let (begun, alone) = (Instant::now(), AtomicUsize::new(0));
+        let outcome = run(&store, &plan, &stop, |_, _, _| {
+            std::thread::yield_now();
+            // The second one that was begun alone was counted when the third one is.
+            let has_left = store.ended.load(Ordering::SeqCst) == 3;
+            if has_left && alone.fetch_add(1, Ordering::SeqCst) == 2 || begun.elapsed() > LONG / 2 {
+                stop.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        assert!(outcome.unwrap().operations > 0);
+        assert_eq!(store.begun.into_inner(), 4);
+        assert!(begun.elapsed() < LONG / 2, "three have left while one was measured");
+    }
+}

@@ -345,3 +345,40 @@ fn share(found: &Found<'_>) -> Vec<Part> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::run;
+    use super::*;
+    use serde_json::json;
+
+    /// What the report says below the figure of a neighbour, beside Gannet's server.
+    fn said(output: &Value) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = run(&folder.path().join("run"));
+        for ended in run.ended.iter_mut().filter(|ended| ended.id.starts_with("neighbour, Gannet's server, direct")) {
+            ended.output = vec![output.clone()];
+        }
+        let texts = neighbour(&Found::new(&run)).into_iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_neighbour_that_did_not_live_on_was_hurt() {
+        let (alone, beside) = (json!({ "touches": 100, "read_again": 0 }), json!({ "touches": 50, "read_again": 0 }));
+        let well = said(&json!({ "alone": alone, "beside": beside }));
+        assert!(well.contains("It did not, by more than one block in a hundred, beside: Gannet's server, direct"), "{well}");
+        let ended = said(&json!({ "alone": alone, "beside": beside, "neighbour_ended": "signal: 9" }));
+        assert!(ended.contains("did not live on beside: Gannet's server, direct (signal: 9; 1 of 1 times)"), "{ended}");
+        assert!(!ended.contains("It did not, by more"), "{ended}");
+        let none = json!({ "touches": 0, "read_again": 0 });
+        let stuck = said(&json!({ "alone": alone, "beside": none }));
+        assert!(stuck.contains("it was not ended, but got no block at all"), "{stuck}");
+        let again = json!({ "touches": 50, "read_again": 5 });
+        let hurt = said(&json!({ "alone": alone, "beside": again }));
+        assert!(hurt.contains("had to read more again than alone beside: Gannet's server, direct"), "{hurt}");
+    }
+}
