@@ -362,8 +362,8 @@ impl Changes {
             _ => return,
         };
         // Without the lock: the page writer may append meanwhile. What the list has now lies within the file as it is now, or was cut off; a
-        // page beyond that is changed anew before it is used again, but for a space map: where a compaction has let go of it, and the file was not cut
-        // off after all, the next start counts it as it is.
+        // page beyond that is changed anew before it is used again. Space maps stay, which are few: where a compaction had let go of one, and the file was
+        // not cut off after all, openings did not always forget it.
         if let Ok(Some(merged)) = self.merged(&list, budget, (pages(), page_size)) {
             let _ = self.replace(&list, merged);
         }
