@@ -11,8 +11,8 @@ use gannet_io::{
 };
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, CreateOptions, Database, Destination, Engine,
-    EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken,
-    TransactionOptions, VerifyReport, Watch, page,
+    EngineOptions, Error, JobKind, JobOrder, JobReport, Manifest, OpenOptions, RestoreReport, Since, Source,
+    Taken, TransactionOptions, VerifyReport, Watch, page,
 };
 use meanwhile::Meanwhile;
 use std::collections::BTreeSet;
@@ -676,6 +676,34 @@ fn a_clock_that_was_set_back_makes_no_older_backup_the_latest_and_keeps_none_in_
     let said = found().unwrap_err().to_string();
     assert!(said.contains(&fourth.name) && said.contains(&third.backup.name), "{said}");
     assert!(said.contains("name the one"), "{said}");
+}
+
+#[test]
+fn of_backups_that_begin_at_one_place_in_the_log_the_one_that_ends_later_is_the_latest() {
+    let disk = SimDisk::new(37);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let quiet = keeping(&db, None, 9).backup;
+    let mut is_due = true;
+    let mut tell = |report: &JobReport| {
+        if report.phase == "counts pages" && std::mem::take(&mut is_due) {
+            transfer(&db, 1);
+        }
+        Ok(())
+    };
+    let folder = place(&disk, "backups");
+    let plan =
+        BackupPlan { folder, since: None, compress: None, keep: None, archive: None, statistics: None };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let later = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut tell))).unwrap().backup;
+    assert_eq!(quiet.manifest.begin.start_lsn, later.manifest.begin.start_lsn);
+    assert!(quiet.manifest.end_lsn < later.manifest.end_lsn);
+    // The clock was set back between them.
+    begun_at(&disk, &quiet.name, later.manifest.begin.started_unix_us + 3_600_000_000);
+    let Source::Files(found) = Source::find(&[place(&disk, "backups")]).unwrap() else { panic!("a folder") };
+    assert_eq!(found.last().unwrap().name, later.name);
+    restore(&disk, Source::Files(found), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 1);
 }
 
 #[test]

@@ -184,7 +184,8 @@ impl Among<'_> {
         // Of one copy the log says which is older, whatever the clock said; where it has not moved, the one of the latest is the newest.
         full.sort_by_key(|one| {
             let begin = &one.manifest.begin;
-            (begin.start_lsn, begin.backup_id == root, begin.started_unix_us, begin.backup_id)
+            let is_latest = begin.backup_id == root;
+            (begin.start_lsn, is_latest, one.manifest.end_lsn, begin.started_unix_us, begin.backup_id)
         });
         // A copy under another name is the same.
         full.dedup_by_key(|one| one.manifest.begin.backup_id);
