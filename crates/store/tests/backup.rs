@@ -735,6 +735,48 @@ fn what_a_crash_leaves_of_a_backup_does_not_pass_for_one() {
     }
 }
 
+#[test]
+fn a_backup_whose_end_failed_does_not_come_back_without_its_data_behind_a_power_cut() {
+    for (at, seed) in (1..6).flat_map(|at| (0..8).map(move |seed| (at, seed))) {
+        let disk = SimDisk::new(38);
+        disk.create_dir(Path::new("backups")).unwrap();
+        disk.sync_dir(Path::new("")).unwrap();
+        let db = bank(&disk);
+        let beside = disk.clone();
+        let failing = Meanwhile::behind_publish(&disk, move || beside.crash_after(at));
+        let folder = BackupPlace::new(failing, "backups");
+        let destination = Destination::Folder { folder, name: "b".to_owned() };
+        backup(&db, options(destination, None)).unwrap_err();
+        drop(db);
+        let disk = disk.crash_image(seed);
+        if disk.exists(Path::new("backups/b.json")).unwrap() {
+            assert!(disk.exists(Path::new("backups/b.gntbackup")).unwrap(), "{at}, {seed}");
+            restore(&disk, Source::Files(vec![file(&disk, "b")]), COPY).unwrap();
+            assert_eq!(audit(&open(&disk, COPY)), 0);
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_is_shorter_than_it_says_is_kept_in_place_of_no_older_one() {
+    let disk = SimDisk::new(39);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup;
+    transfer(&db, 1);
+    let second = keeping(&db, None, 9).backup;
+    let data = format!("backups/{}.gntbackup", second.name);
+    let data = disk.open(Path::new(&data), &FileOptions::read_write()).unwrap();
+    data.set_len(data.len().unwrap() - 4096).unwrap();
+    transfer(&db, 2);
+    let third = keeping(&db, None, 2);
+    let complaint = third.complaint.unwrap();
+    assert!(complaint.contains("it was cut or replaced") && complaint.contains(&second.name), "{complaint}");
+    assert!(third.removed.is_empty(), "{:?}", third.removed);
+    restore(&disk, Source::Files(vec![first]), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 0);
+}
+
 /// Bytes read by whatever is no user's, so far.
 fn read_bytes(disk: &SimDisk) -> u64 {
     disk.stats().counter(Class::Maintenance, Operation::Read).bytes.load(Ordering::Relaxed)

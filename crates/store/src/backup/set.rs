@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
-//!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read.
+//!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read, or its data is not as long
+//!    as that says.
 //! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
 //! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so. So where files are objects, which nobody can
 //!    lock, data without a manifest was broken off. A folder that is used by its path and by a `file://` URL has the same lock both times: by
@@ -179,6 +180,11 @@ impl Among<'_> {
             return Err(error);
         }
         let own: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
+        // What is not whole is nothing to keep in place of an older one.
+        for one in &own {
+            let _permit = before()?;
+            one.check_len()?;
+        }
         let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
         let root = root_of(latest, &own);
         // Of one copy the log says which is older, whatever the clock said; where it has not moved, the one of the latest is the newest.

@@ -282,7 +282,7 @@ fn exists_already(path: &Path) -> Error {
 
 impl Drop for Files {
     /// What is not complete goes, as far as it can be removed: without its manifest it does not count in any case. With a manifest that cannot be
-    /// removed it is a whole backup, and stays: a manifest without its data would be one that cannot be read.
+    /// removed, durably, it is a whole backup, and stays: a manifest without its data would be one that cannot be read.
     fn drop(&mut self) {
         if !self.complete {
             let disk = &*self.folder.disk;
@@ -292,7 +292,12 @@ impl Drop for Files {
                 if !disk.holds_objects() {
                     let _ = disk.remove(&unpublished(&manifest).path);
                 }
-                if removed.is_err_and(|error| error.kind() != ErrorKind::NotFound) {
+                let is_gone = match removed {
+                    Err(error) if error.kind() != ErrorKind::NotFound => false,
+                    // Before the data gets shorter: a power cut may bring it back.
+                    _ => disk.sync_dir(&self.folder.path).is_ok(),
+                };
+                if !is_gone {
                     return disk.leave(&data_place(&self.folder, &self.name).path);
                 }
             }
