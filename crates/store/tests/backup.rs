@@ -970,6 +970,44 @@ fn nothing_goes_that_another_backup_needs_or_may_need() {
 }
 
 #[test]
+fn nothing_goes_that_a_backup_needs_by_way_of_another_folder() {
+    let disk = SimDisk::new(40);
+    disk.create_dir(Path::new("backups")).unwrap();
+    disk.create_dir(Path::new("other")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup;
+    transfer(&db, 1);
+    let second = keeping(&db, None, 9).backup;
+    let destination = Destination::Folder { folder: place(&disk, "other"), name: "more".to_owned() };
+    backup(&db, options(destination, Some(&first.manifest))).unwrap();
+    transfer(&db, 2);
+    let taken = keeping(&db, Some(Since::Path(place(&disk, "other/more"))), 1);
+    let complaint = taken.complaint.unwrap();
+    assert!(taken.removed.is_empty() && complaint.contains(&taken.backup.name), "{complaint}");
+    let more = BackupFile::find(&place(&disk, "other/more")).unwrap();
+    restore(&disk, Source::Files(vec![first.clone(), more, taken.backup.clone()]), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 2);
+    // What is younger goes all the same.
+    transfer(&db, 3);
+    let third = keeping(&db, None, 9).backup;
+    let added = keeping(&db, Some(Since::Latest), 9).backup;
+    transfer(&db, 4);
+    let fourth = keeping(&db, None, 1);
+    assert_eq!(fourth.removed, [added.name, third.name]);
+    assert!(fourth.complaint.unwrap().contains(&taken.backup.name));
+    // Moved away, as the message says.
+    for ending in ["json", "gntbackup"] {
+        disk.remove(Path::new(&format!("backups/{}.{ending}", taken.backup.name))).unwrap();
+    }
+    let fifth = keeping(&db, None, 1);
+    assert_eq!(fifth.complaint, None);
+    assert_eq!(
+        fifth.removed.iter().collect::<BTreeSet<_>>(),
+        [first.name, second.name, fourth.backup.name].iter().collect()
+    );
+}
+
+#[test]
 fn which_backup_is_the_latest_is_not_guessed_where_one_cannot_be_read() {
     let disk = SimDisk::new(32);
     disk.create_dir(Path::new("backups")).unwrap();
