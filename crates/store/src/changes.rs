@@ -369,7 +369,7 @@ impl Changes {
         }
     }
 
-    /// The same entries, merged, in a new file that has not the list's name yet; `None` where one of them is damaged.
+    /// The same entries, merged and durable, in a new file that has not the list's name yet; `None` where one of them is damaged.
     fn merged(&self, list: &List, budget: &Budget, (pages, page_size): (u64, usize)) -> Result<Option<List>> {
         let _memory = budget.charge(Purpose::Work, PageSet::memory(pages))?;
         let skipped = list.marks.len().saturating_sub(MARKS);
@@ -402,6 +402,8 @@ impl Changes {
             writer.pages(life, mark..to, in_set.chain(maps_behind))?;
         }
         let len = writer.finish()?;
+        // Most of it before the page writer has to wait: see `replace`.
+        file.sync(Class::Maintenance)?;
         Ok(Some(List { file, len, from: list.from, to: list.to, marks, merged_len: len }))
     }
 
@@ -419,7 +421,8 @@ impl Changes {
         Ok(life)
     }
 
-    /// Puts a merged list in the place of the one it was made of, with what was appended to that meanwhile.
+    /// Puts a merged list in the place of the one it was made of, with what was appended to that meanwhile, which is all that is written while
+    /// the page writer may wait.
     fn replace(&self, from: &List, mut merged: List) -> Result<()> {
         let mut state = self.state.lock();
         let State::Kept(list) = &mut *state else { return Ok(()) };
