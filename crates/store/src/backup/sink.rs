@@ -17,7 +17,9 @@ use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
-use gannet_io::{AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions};
+use gannet_io::{
+    AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions, REMOVED_AT_ONCE,
+};
 use std::any::Any;
 use std::fmt;
 use std::io::Write;
@@ -27,8 +29,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ending of the file with a backup's frames.
 pub(crate) const DATA: &str = ".gntbackup";
-/// Bytes of a file that are removed in one step.
-const REMOVED_AT_ONCE: u64 = 16 << 20;
 /// Ending of its manifest.
 pub(crate) const MANIFEST: &str = ".json";
 /// What follows the name of a manifest that has not its name yet.
@@ -310,8 +310,7 @@ impl Drop for Files {
 /// What is asked before each step of a removal: the permit that the step is to have, if any, or why nothing more is removed.
 pub(crate) type Before<'b> = &'b mut dyn FnMut() -> Result<Option<Permit>>;
 
-/// Removes a file from its end on, by steps, each of them after `before`. A file system that discards what it frees stops everybody's syncs
-/// meanwhile: of a file of a GiB that is removed at once, for most of a second.
+/// Removes a file from its end on, by steps, each of them after `before` ([`REMOVED_AT_ONCE`]).
 ///
 /// # Errors
 /// Those of `before`, and of the file; what is left of it is shorter then.
