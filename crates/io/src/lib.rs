@@ -42,6 +42,7 @@ mod real;
 #[cfg(unix)]
 mod reaping;
 mod recorded;
+mod removal;
 mod request;
 #[cfg(unix)]
 mod residency;
@@ -55,6 +56,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use machine::{Memory, Pressure};
 pub use queue::Queue;
 pub use recorded::RecordedDisk;
+pub use removal::{REMOVED_AT_ONCE, remove_large, shorten};
 pub use request::{Completion, Direction, Durability, IoSlice, Request};
 #[cfg(unix)]
 pub use {

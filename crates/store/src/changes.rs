@@ -362,14 +362,14 @@ impl Changes {
             _ => return,
         };
         // Without the lock: the page writer may append meanwhile. What the list has now lies within the file as it is now, or was cut off; a
-        // page beyond that is changed anew before it is used again, but for a space map: where a compaction has let go of it, and the file was not cut
-        // off after all, the next start counts it as it is.
+        // page beyond that is changed anew before it is used again. Space maps stay, which are few: where a compaction had let go of one, and the file was
+        // not cut off after all, openings did not always forget it.
         if let Ok(Some(merged)) = self.merged(&list, budget, (pages(), page_size)) {
             let _ = self.replace(&list, merged);
         }
     }
 
-    /// The same entries, merged, in a new file that has not the list's name yet; `None` where one of them is damaged.
+    /// The same entries, merged and durable, in a new file that has not the list's name yet; `None` where one of them is damaged.
     fn merged(&self, list: &List, budget: &Budget, (pages, page_size): (u64, usize)) -> Result<Option<List>> {
         let _memory = budget.charge(Purpose::Work, PageSet::memory(pages))?;
         let skipped = list.marks.len().saturating_sub(MARKS);
@@ -402,6 +402,8 @@ impl Changes {
             writer.pages(life, mark..to, in_set.chain(maps_behind))?;
         }
         let len = writer.finish()?;
+        // Most of it before the page writer has to wait: see `replace`.
+        file.sync(Class::Maintenance)?;
         Ok(Some(List { file, len, from: list.from, to: list.to, marks, merged_len: len }))
     }
 
@@ -419,7 +421,8 @@ impl Changes {
         Ok(life)
     }
 
-    /// Puts a merged list in the place of the one it was made of, with what was appended to that meanwhile.
+    /// Puts a merged list in the place of the one it was made of, with what was appended to that meanwhile, which is all that is written while
+    /// the page writer may wait.
     fn replace(&self, from: &List, mut merged: List) -> Result<()> {
         let mut state = self.state.lock();
         let State::Kept(list) = &mut *state else { return Ok(()) };

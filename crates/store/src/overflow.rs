@@ -218,13 +218,14 @@ pub(crate) fn free(core: &Core, tree: TreeId, at: UndoPtr, record: &UndoRecord) 
     loop {
         core.await_log_room();
         let (len, index) = decode_reference(&record.value);
+        // Not with the record's page latched: nobody but who frees it changes the list.
+        let listed = if index.is_none() { None } else { Some(read_index(core, index)?) };
         let mut mtr = Mtr::new(core);
         let part = mtr.latch(at.page())?;
-        if index.is_none() {
+        let Some((next, pages)) = listed else {
             undo::mark_latched(&mut mtr, part, at, true, None);
             return mtr.commit().map(drop);
-        }
-        let (next, pages) = read_index(core, index)?;
+        };
         for page in pages {
             mtr.free(tree, page)?;
         }

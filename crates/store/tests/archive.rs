@@ -370,6 +370,33 @@ fn targets_out_of_reach_are_refused_before_anything_is_written_and_what_is_withi
 }
 
 #[test]
+fn the_time_at_which_a_backup_was_complete_is_no_target_unless_the_archive_says_so() {
+    let disk = SimDisk::new(6);
+    let db = create(&disk);
+    put(&db, 0..50);
+    await_archived(&db);
+    let position = Path::new("archive/archive.position");
+    let before = disk.contents(position).unwrap();
+    clock::sleep(Duration::from_millis(20));
+    let manifest = backup(&db, "b", None);
+    db.close().unwrap();
+    let said = disk.contents(position).unwrap();
+    let says = |bytes: &[u8]| {
+        let mut buffer = AlignedBuffer::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        disk.publish(position, &buffer, ModeRequest::Auto).unwrap();
+    };
+    // As if the power had been cut before more was said.
+    says(&before);
+    for time in [manifest.finished_unix_us, manifest.finished_unix_us + 1] {
+        let error = restore(&disk, &["b"], "r.gnt", RecoveryTarget::Time(time)).unwrap_err().to_string();
+        assert!(error.contains("is not within the archive"), "{time}: {error}");
+    }
+    says(&said);
+    assert_eq!(count_at(&disk, &["b"], "r.gnt", RecoveryTarget::Time(manifest.finished_unix_us)), 50);
+}
+
+#[test]
 fn a_crash_at_any_time_leaves_an_archive_that_goes_on() {
     let mut disk = SimDisk::new(4);
     let mut db = create(&disk);

@@ -11,8 +11,8 @@ use gannet_io::{
 };
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, CreateOptions, Database, Destination, Engine,
-    EngineOptions, Error, JobKind, JobOrder, Manifest, OpenOptions, RestoreReport, Since, Source, Taken,
-    TransactionOptions, VerifyReport, Watch, page,
+    EngineOptions, Error, JobKind, JobOrder, JobReport, Manifest, OpenOptions, RestoreReport, Since, Source,
+    Taken, TransactionOptions, VerifyReport, Watch, page,
 };
 use meanwhile::Meanwhile;
 use std::collections::BTreeSet;
@@ -679,6 +679,34 @@ fn a_clock_that_was_set_back_makes_no_older_backup_the_latest_and_keeps_none_in_
 }
 
 #[test]
+fn of_backups_that_begin_at_one_place_in_the_log_the_one_that_ends_later_is_the_latest() {
+    let disk = SimDisk::new(37);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let quiet = keeping(&db, None, 9).backup;
+    let mut is_due = true;
+    let mut tell = |report: &JobReport| {
+        if report.phase == "counts pages" && std::mem::take(&mut is_due) {
+            transfer(&db, 1);
+        }
+        Ok(())
+    };
+    let folder = place(&disk, "backups");
+    let plan =
+        BackupPlan { folder, since: None, compress: None, keep: None, archive: None, statistics: None };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let later = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut tell))).unwrap().backup;
+    assert_eq!(quiet.manifest.begin.start_lsn, later.manifest.begin.start_lsn);
+    assert!(quiet.manifest.end_lsn < later.manifest.end_lsn);
+    // The clock was set back between them.
+    begun_at(&disk, &quiet.name, later.manifest.begin.started_unix_us + 3_600_000_000);
+    let Source::Files(found) = Source::find(&[place(&disk, "backups")]).unwrap() else { panic!("a folder") };
+    assert_eq!(found.last().unwrap().name, later.name);
+    restore(&disk, Source::Files(found), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 1);
+}
+
+#[test]
 fn what_a_crash_leaves_of_a_backup_does_not_pass_for_one() {
     let disk = SimDisk::new(9);
     disk.create_dir(Path::new("backups")).unwrap();
@@ -705,6 +733,48 @@ fn what_a_crash_leaves_of_a_backup_does_not_pass_for_one() {
         }
         assert_eq!(audit(&open(&disk, FILE)), 29);
     }
+}
+
+#[test]
+fn a_backup_whose_end_failed_does_not_come_back_without_its_data_behind_a_power_cut() {
+    for (at, seed) in (1..6).flat_map(|at| (0..8).map(move |seed| (at, seed))) {
+        let disk = SimDisk::new(38);
+        disk.create_dir(Path::new("backups")).unwrap();
+        disk.sync_dir(Path::new("")).unwrap();
+        let db = bank(&disk);
+        let beside = disk.clone();
+        let failing = Meanwhile::behind_publish(&disk, move || beside.crash_after(at));
+        let folder = BackupPlace::new(failing, "backups");
+        let destination = Destination::Folder { folder, name: "b".to_owned() };
+        backup(&db, options(destination, None)).unwrap_err();
+        drop(db);
+        let disk = disk.crash_image(seed);
+        if disk.exists(Path::new("backups/b.json")).unwrap() {
+            assert!(disk.exists(Path::new("backups/b.gntbackup")).unwrap(), "{at}, {seed}");
+            restore(&disk, Source::Files(vec![file(&disk, "b")]), COPY).unwrap();
+            assert_eq!(audit(&open(&disk, COPY)), 0);
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_is_shorter_than_it_says_is_kept_in_place_of_no_older_one() {
+    let disk = SimDisk::new(39);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup;
+    transfer(&db, 1);
+    let second = keeping(&db, None, 9).backup;
+    let data = format!("backups/{}.gntbackup", second.name);
+    let data = disk.open(Path::new(&data), &FileOptions::read_write()).unwrap();
+    data.set_len(data.len().unwrap() - 4096).unwrap();
+    transfer(&db, 2);
+    let third = keeping(&db, None, 2);
+    let complaint = third.complaint.unwrap();
+    assert!(complaint.contains("it was cut or replaced") && complaint.contains(&second.name), "{complaint}");
+    assert!(third.removed.is_empty(), "{:?}", third.removed);
+    restore(&disk, Source::Files(vec![first]), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 0);
 }
 
 /// Bytes read by whatever is no user's, so far.
@@ -897,6 +967,44 @@ fn nothing_goes_that_another_backup_needs_or_may_need() {
     let fourth = keeping(&db, None, 1);
     let complaint = fourth.complaint.unwrap();
     assert!(complaint.contains("of-fork.json") && fourth.removed.is_empty(), "{complaint}");
+}
+
+#[test]
+fn nothing_goes_that_a_backup_needs_by_way_of_another_folder() {
+    let disk = SimDisk::new(40);
+    disk.create_dir(Path::new("backups")).unwrap();
+    disk.create_dir(Path::new("other")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup;
+    transfer(&db, 1);
+    let second = keeping(&db, None, 9).backup;
+    let destination = Destination::Folder { folder: place(&disk, "other"), name: "more".to_owned() };
+    backup(&db, options(destination, Some(&first.manifest))).unwrap();
+    transfer(&db, 2);
+    let taken = keeping(&db, Some(Since::Path(place(&disk, "other/more"))), 1);
+    let complaint = taken.complaint.unwrap();
+    assert!(taken.removed.is_empty() && complaint.contains(&taken.backup.name), "{complaint}");
+    let more = BackupFile::find(&place(&disk, "other/more")).unwrap();
+    restore(&disk, Source::Files(vec![first.clone(), more, taken.backup.clone()]), COPY).unwrap();
+    assert_eq!(audit(&open(&disk, COPY)), 2);
+    // What is younger goes all the same.
+    transfer(&db, 3);
+    let third = keeping(&db, None, 9).backup;
+    let added = keeping(&db, Some(Since::Latest), 9).backup;
+    transfer(&db, 4);
+    let fourth = keeping(&db, None, 1);
+    assert_eq!(fourth.removed, [added.name, third.name]);
+    assert!(fourth.complaint.unwrap().contains(&taken.backup.name));
+    // Moved away, as the message says.
+    for ending in ["json", "gntbackup"] {
+        disk.remove(Path::new(&format!("backups/{}.{ending}", taken.backup.name))).unwrap();
+    }
+    let fifth = keeping(&db, None, 1);
+    assert_eq!(fifth.complaint, None);
+    assert_eq!(
+        fifth.removed.iter().collect::<BTreeSet<_>>(),
+        [first.name, second.name, fourth.backup.name].iter().collect()
+    );
 }
 
 #[test]

@@ -786,35 +786,60 @@ fn what_is_restored_over_a_cut_has_no_space_map_of_before_where_the_file_grew_ag
 }
 
 #[test]
-fn a_space_map_that_a_cut_has_left_where_it_was_is_in_the_backup_that_counts_it_again() {
-    let disk = SimDisk::new(22);
-    disk.create_dir(Path::new("backups")).unwrap();
-    let db = create(&disk);
-    let mut rows = fill_long(&db, 0..40, 1024);
-    let full = backup(&db, options(&db, "full", None));
-    delete(&db, "long", &mut rows, |number| number >= 4);
-    // The header says that one group is left, and the file stays as long as it is.
-    let size_error = Chance::OneIn(1);
-    disk.set_faults(Faults { size_error, only: Some(FILE.to_owned()), ..Faults::default() });
-    db.compact().unwrap_err();
-    disk.set_faults(Faults::default());
-    let first = backup(&db, options(&db, "incr-1", Some(&full)));
-    assert_eq!((full.begin.groups, first.begin.groups), (2, 1));
-    db.close().unwrap();
-    assert!(is_map(&second_map(&disk, FILE)));
-    let db = open(&disk, FILE);
-    rows.extend(fill_long(&db, 100..101, 8));
-    let second = backup(&db, options(&db, "incr-2", Some(&first)));
-    assert_eq!(second.begin.groups, 2, "it is found there, and counted again");
-    for (name, groups) in [("incr-1", 1), ("incr-2", 2)] {
-        let to = format!("{name}-{COPY}");
-        let copy = restore(&disk, name, &to);
-        sound(&copy);
-        assert_eq!(is_map(&second_map(&disk, &to)), groups == 2, "{name}");
-        let all = contents(&copy, "long");
-        assert!(all.len() == if groups == 2 { 5 } else { 4 }, "{name}: {} rows", all.len());
+fn a_space_map_that_a_cut_has_left_where_it_was_counts_again_when_its_group_is_begun_anew() {
+    for crashes in [false, true] {
+        let disk = SimDisk::new(22);
+        disk.create_dir(Path::new("backups")).unwrap();
+        let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
+        let archived = OpenOptions { archive: Some("archive".into()), ..OpenOptions::default() };
+        let db = engine(&disk).create(Path::new(FILE), &create, &archived).unwrap();
+        let mut rows = fill_long(&db, 0..40, 1024);
+        let full = backup(&db, options(&db, "full", None));
+        delete(&db, "long", &mut rows, |number| number >= 4);
+        // The header says that one group is left, and the file stays as long as it is.
+        let size_error = Chance::OneIn(1);
+        disk.set_faults(Faults { size_error, only: Some(FILE.to_owned()), ..Faults::default() });
+        db.compact().unwrap_err();
+        disk.set_faults(Faults::default());
+        let first = backup(&db, options(&db, "incr-1", Some(&full)));
+        let alone = backup(&db, options(&db, "full-1", None));
+        assert_eq!((full.begin.groups, first.begin.groups, alone.begin.groups), (2, 1, 1));
+        let disk = if crashes {
+            disk.power_off();
+            drop(db);
+            disk.crash_image(1)
+        } else {
+            db.close().unwrap();
+            disk
+        };
+        assert!(is_map(&second_map(&disk, FILE)));
+        let db = engine(&disk).open(Path::new(FILE), &archived).unwrap();
+        rows.extend(fill_long(&db, 100..101, 8));
+        let second = backup(&db, options(&db, "incr-2", Some(&first)));
+        assert_eq!(second.begin.groups, 1, "nothing of the other one is in use");
+        let of_second = rows.clone();
+        rows.extend(fill_long(&db, 200..230, 1024));
+        let third = backup(&db, options(&db, "incr-3", Some(&second)));
+        assert_eq!(third.begin.groups, 2);
+        let of_third = rows.clone();
+        rows.extend(fill_long(&db, 300..301, 8));
+        assert!(contents(&db, "long") == rows);
+        db.close().unwrap();
+        for (name, groups, expected) in [("incr-2", 1, &of_second), ("incr-3", 2, &of_third)] {
+            let to = format!("{name}-{COPY}");
+            let copy = restore(&disk, name, &to);
+            sound(&copy);
+            assert_eq!(is_map(&second_map(&disk, &to)), groups == 2, "{name}");
+            assert!(contents(&copy, "long") == *expected, "{name}");
+        }
+        // The log has the map's first contents behind each backup that did not count it.
+        for name in ["full", "incr-1", "full-1", "incr-2", "incr-3"] {
+            let copy =
+                restore_from(&disk, chain(&disk, name), Some("archive"), &format!("all-{name}-{COPY}"));
+            sound(&copy);
+            assert!(contents(&copy, "long") == rows, "{name}");
+        }
     }
-    assert!(contents(&db, "long") == rows);
 }
 
 // ---- crashes, and ends before the end -------------------------------------------------------------------------------------

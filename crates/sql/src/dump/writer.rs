@@ -14,7 +14,7 @@ use super::rows::write_header;
 use super::script::{Part, Script, TableRows};
 use super::{Figures, Format};
 use crate::{Error, Result, SqlState};
-use gannet_io::{Class, Disk, ErrorKind, Mode, ModeRequest, OpenOptions};
+use gannet_io::{Class, Disk, ErrorKind, Mode, ModeRequest, OpenOptions, remove_large};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::io::{self, Write};
@@ -549,10 +549,10 @@ fn clear(disk: &dyn Disk, partial: &Path, was_left: bool) -> Result<()> {
     // What is no folder has no list.
     let Ok(names) = disk.list(partial) else {
         check_is_ours(disk, partial)?;
-        return forget(disk.remove(partial));
+        return forget(remove_large(disk, partial));
     };
     check_folder_is_ours(disk, partial, &names, was_left)?;
-    names.iter().try_for_each(|name| forget(disk.remove(&partial.join(name))))?;
+    names.iter().try_for_each(|name| forget(remove_large(disk, &partial.join(name))))?;
     // Folders in it are not listed.
     disk.remove_dir(partial).map_err(failed)
 }
@@ -630,10 +630,10 @@ impl Drop for Writer<'_> {
         // What cannot be removed keeps the name that says what it is.
         match &self.place {
             Place::Stream(_) | Place::Files(_) => {}
-            Place::File { partial, .. } => drop(self.disk.remove(partial)),
+            Place::File { partial, .. } => drop(remove_large(&*self.disk, partial)),
             Place::Folder { partial, .. } => {
                 for file in &self.files {
-                    let _ = self.disk.remove(file);
+                    let _ = remove_large(&*self.disk, file);
                 }
                 let _ = self.disk.remove_dir(partial);
             }

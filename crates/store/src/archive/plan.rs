@@ -81,6 +81,7 @@ struct Search<'a> {
     found: Option<u64>,
     /// The end of the last record.
     at: u64,
+    /// The latest time that the log says, 0 where it says none: that the backup was complete at some time says nothing of commits up to then.
     latest_unix_us: u64,
     /// Pages of the file, as noted last.
     pages: u64,
@@ -191,16 +192,8 @@ pub(super) fn make(
     let folder = Folder::open(disk, path, mode)?;
     let from = manifest.end_lsn;
     let (parts, covering) = cover(&folder, manifest, look)?;
-    let mut search = Search {
-        target,
-        from,
-        found: None,
-        at: from,
-        latest_unix_us: manifest.finished_unix_us,
-        pages: 0,
-        points: Vec::new(),
-        look,
-    };
+    let mut search =
+        Search { target, from, found: None, at: from, latest_unix_us: 0, pages: 0, points: Vec::new(), look };
     let early = match target {
         RecoveryTarget::Lsn(lsn) => *lsn < from,
         RecoveryTarget::Time(time) => *time < manifest.finished_unix_us,
@@ -319,7 +312,7 @@ impl Reach<'_> {
         }
         let times = (
             time_text(self.manifest.finished_unix_us),
-            time_text(self.known_until().max(self.latest_unix_us)),
+            time_text(self.known_until().max(self.manifest.finished_unix_us)),
         );
         let end = match self.why {
             Why::Over(_) | Why::Told => String::new(),

@@ -54,6 +54,8 @@ const REST_SEGMENTS: u64 = 4;
 const CLOSE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// Bytes that a file has behind the last page that an archived log names: as a file has that grows.
 const GROWS_BY: u64 = 2 << 20;
+/// Bytes that the file grows by at one time: a file system that cannot give room without writing takes long for much of it.
+const GROWN_AT_ONCE: u64 = 64 << 20;
 
 /// What was restored.
 #[derive(Clone, Debug)]
@@ -338,7 +340,7 @@ fn write_all(
     let end = restore.add_log(engine, &manifest, archive, (end, &mut applied), watch)?;
     watch.job().phase("makes it durable", Unit::Bytes, 0);
     watch.look()?;
-    restore.finish(&manifest, end, &applied)?;
+    restore.finish(&manifest, end, &applied, watch)?;
     Ok(Written { manifest, end: end.end, applied })
 }
 
@@ -559,7 +561,13 @@ impl Restore {
     }
 
     /// Makes pages and log durable, and then a database of them, whose log ends there.
-    fn finish(&self, manifest: &Manifest, end: Added, applied: &Applied) -> Result<()> {
+    fn finish(
+        &self,
+        manifest: &Manifest,
+        end: Added,
+        applied: &Applied,
+        watch: &mut Watch<'_>,
+    ) -> Result<()> {
         let mut state = self.state.lock();
         let size = manifest.begin.segment_size;
         if end.end.is_multiple_of(size) {
@@ -568,7 +576,7 @@ impl Restore {
         }
         state.segments.sync()?;
         let len = end.pages * u64::from(manifest.begin.page_size);
-        self.grow(len)?;
+        grow(&*self.data, len, &mut || watch.look())?;
         self.data.set_len(len)?;
         self.data.sync(Class::Maintenance)?;
         let mut header = manifest.begin.header(end.incarnation);
@@ -578,13 +586,22 @@ impl Restore {
         header.homes_from = Lsn(if believed { manifest.end_lsn } else { end.end });
         header.write_both(&*self.data)
     }
+}
 
-    fn grow(&self, len: u64) -> Result<()> {
-        if self.data.len()? < len {
-            self.data.allocate(0, len)?;
-        }
-        Ok(())
+/// Gives a file room for so many bytes, by pieces, before each of which it is looked whether it is still wanted.
+fn grow(file: &dyn File, len: u64, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    if file.len()? >= len {
+        return Ok(());
     }
+    // From the beginning on: what nobody has written to in between gets room as well.
+    let mut at = 0;
+    while at < len {
+        look()?;
+        let piece = GROWN_AT_ONCE.min(len - at);
+        file.allocate(at, piece)?;
+        at += piece;
+    }
+    Ok(())
 }
 
 /// Where the log of an archive goes: beside the file, and from time to time into its pages.
@@ -624,7 +641,8 @@ impl LogPlace<'_> {
     /// Applies what is written of the log, and lets go what is not needed to go on at `next`, where a segment begins.
     fn apply(&mut self, next: u64, added: &Added, watch: &mut Watch<'_>) -> Result<()> {
         let (begin, restore) = (&self.manifest.begin, self.restore);
-        restore.grow(self.pages_with(added) * u64::from(begin.page_size))?;
+        let len = self.pages_with(added) * u64::from(begin.page_size);
+        grow(&*restore.data, len, &mut || watch.look())?;
         let mut meta = begin.header(added.incarnation);
         meta.redo_from = Lsn(self.applied.redo_from);
         let files = (&restore.data, restore.folder.as_path());
@@ -665,5 +683,29 @@ impl Place for LogPlace<'_> {
             self.apply(next, added, watch)?;
         }
         Ok(self.applied.redo_from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_io::OpenOptions;
+    use gannet_io::sim::SimDisk;
+
+    #[test]
+    fn a_file_that_grows_by_much_grew_in_one_piece_that_nobody_could_end() {
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new("f"), &OpenOptions::create_new()).unwrap();
+        let mut looks = 0;
+        let mut look = || {
+            looks += 1;
+            if looks > 2 { Err(Error::Cancelled) } else { Ok(()) }
+        };
+        let len = 3 * GROWN_AT_ONCE + 4096;
+        let error = grow(&*file, len, &mut look).unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{error}");
+        assert_eq!(file.len().unwrap(), 2 * GROWN_AT_ONCE);
+        grow(&*file, len, &mut || Ok(())).unwrap();
+        assert_eq!(file.len().unwrap(), len);
     }
 }

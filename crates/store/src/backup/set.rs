@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
-//!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read.
+//!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read, or its data is not as long
+//!    as that says, and none that one of another folder may add to which a backup here adds to.
 //! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
 //! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so. So where files are objects, which nobody can
 //!    lock, data without a manifest was broken off. A folder that is used by its path and by a `file://` URL has the same lock both times: by
@@ -179,12 +180,18 @@ impl Among<'_> {
             return Err(error);
         }
         let own: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
+        // What is not whole is nothing to keep in place of an older one.
+        for one in &own {
+            let _permit = before()?;
+            one.check_len()?;
+        }
         let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
         let root = root_of(latest, &own);
         // Of one copy the log says which is older, whatever the clock said; where it has not moved, the one of the latest is the newest.
         full.sort_by_key(|one| {
             let begin = &one.manifest.begin;
-            (begin.start_lsn, begin.backup_id == root, begin.started_unix_us, begin.backup_id)
+            let is_latest = begin.backup_id == root;
+            (begin.start_lsn, is_latest, one.manifest.end_lsn, begin.started_unix_us, begin.backup_id)
         });
         // A copy under another name is the same.
         full.dedup_by_key(|one| one.manifest.begin.backup_id);
@@ -214,6 +221,7 @@ impl Among<'_> {
         {
             doomed.retain(|&id| id != needed);
         }
+        let spared = spare_ancestors(&mut doomed, &all, lineage);
         let mut removed = Vec::new();
         // What others add to goes last.
         for id in doomed.iter().rev() {
@@ -239,7 +247,7 @@ impl Among<'_> {
                 one.path()
             )
         });
-        Ok((removed, complaint))
+        Ok((removed, spared.or(complaint)))
     }
 }
 
@@ -408,6 +416,37 @@ fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
         }
     }
     at.begin.backup_id
+}
+
+/// Spares what a backup may add to by way of one that is not in the folder: all that is not younger than that one. Says so, where there is something.
+fn spare_ancestors(doomed: &mut Vec<u64>, all: &[BackupFile], lineage: &Lineage) -> Option<String> {
+    let id = |one: &BackupFile| one.manifest.begin.backup_id;
+    let parent = |one: &BackupFile| one.manifest.begin.parent;
+    let is_here = |wanted: u64| all.iter().any(|one| id(one) == wanted);
+    let elsewhere = |one: &BackupFile| parent(one).filter(|parent| !is_here(parent.backup_id));
+    let apart = all
+        .iter()
+        .filter(|one| lineage.is_same_database(&one.manifest))
+        .filter_map(|one| elsewhere(one).map(|parent| (one, parent)))
+        .max_by_key(|(_, parent)| parent.start_lsn)?;
+    let before = doomed.len();
+    let is_younger = |one: &BackupFile| one.manifest.begin.start_lsn > apart.1.start_lsn;
+    doomed.retain(|&doomed| all.iter().any(|one| id(one) == doomed && is_younger(one)));
+    // Chains are left as a whole.
+    while let Some(left) = all.iter().find(|one| {
+        doomed.contains(&id(one)) && parent(one).is_some_and(|parent| !doomed.contains(&parent.backup_id))
+    }) {
+        doomed.retain(|&doomed| doomed != id(left));
+    }
+    (doomed.len() < before).then(|| {
+        format!(
+            "older backups stay that {} may add to, as it adds to backup {:016x}, which is not in {:?}: move it away, to where that is, if they are \
+             not wanted any more",
+            apart.0.path(),
+            apart.1.backup_id,
+            apart.0.folder
+        )
+    })
 }
 
 /// Whether a backup's name is one that [`Database::backup_into`] gives to a database of this stem.

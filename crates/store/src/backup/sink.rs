@@ -17,7 +17,9 @@ use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
-use gannet_io::{AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions};
+use gannet_io::{
+    AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions, REMOVED_AT_ONCE,
+};
 use std::any::Any;
 use std::fmt;
 use std::io::Write;
@@ -27,8 +29,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ending of the file with a backup's frames.
 pub(crate) const DATA: &str = ".gntbackup";
-/// Bytes of a file that are removed in one step.
-const REMOVED_AT_ONCE: u64 = 16 << 20;
 /// Ending of its manifest.
 pub(crate) const MANIFEST: &str = ".json";
 /// What follows the name of a manifest that has not its name yet.
@@ -282,7 +282,7 @@ fn exists_already(path: &Path) -> Error {
 
 impl Drop for Files {
     /// What is not complete goes, as far as it can be removed: without its manifest it does not count in any case. With a manifest that cannot be
-    /// removed it is a whole backup, and stays: a manifest without its data would be one that cannot be read.
+    /// removed, durably, it is a whole backup, and stays: a manifest without its data would be one that cannot be read.
     fn drop(&mut self) {
         if !self.complete {
             let disk = &*self.folder.disk;
@@ -292,7 +292,12 @@ impl Drop for Files {
                 if !disk.holds_objects() {
                     let _ = disk.remove(&unpublished(&manifest).path);
                 }
-                if removed.is_err_and(|error| error.kind() != ErrorKind::NotFound) {
+                let is_gone = match removed {
+                    Err(error) if error.kind() != ErrorKind::NotFound => false,
+                    // Before the data gets shorter: a power cut may bring it back.
+                    _ => disk.sync_dir(&self.folder.path).is_ok(),
+                };
+                if !is_gone {
                     return disk.leave(&data_place(&self.folder, &self.name).path);
                 }
             }
@@ -305,8 +310,7 @@ impl Drop for Files {
 /// What is asked before each step of a removal: the permit that the step is to have, if any, or why nothing more is removed.
 pub(crate) type Before<'b> = &'b mut dyn FnMut() -> Result<Option<Permit>>;
 
-/// Removes a file from its end on, by steps, each of them after `before`. A file system that discards what it frees stops everybody's syncs
-/// meanwhile: of a file of a GiB that is removed at once, for most of a second.
+/// Removes a file from its end on, by steps, each of them after `before` ([`REMOVED_AT_ONCE`]).
 ///
 /// # Errors
 /// Those of `before`, and of the file; what is left of it is shorter then.

@@ -121,7 +121,11 @@ impl BackupFile {
                 Err(error) => complain(error),
             }
         }
-        found.sort_by_key(|backup| (backup.manifest.begin.start_lsn, backup.manifest.begin.started_unix_us));
+        // Of those that begin at one place the log says less than the clock, which may have been set back: but one that ends later was taken later.
+        found.sort_by_key(|backup| {
+            let Manifest { begin, end_lsn, .. } = &backup.manifest;
+            (begin.start_lsn, *end_lsn, begin.started_unix_us)
+        });
         Ok(found)
     }
 

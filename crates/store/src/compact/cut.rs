@@ -5,12 +5,13 @@
 //!
 //! 1. Nobody goes through the file as a whole ([`super::Layout`]): a backup has the log from its start on, and its copy is redone from there.
 //! 2. *Let go*: under the space lock the end moves in front of what is free. From now on nothing behind it is given out, unless the file grows again; groups that
-//!    lie behind it as a whole are forgotten, and with them their maps. All changes of pages behind the end are in the log by now. Nothing of this is
-//!    written: after a crash the file is as long as it was, and everything behind is free, as its maps say, which redo brings up to date.
+//!    lie behind it as a whole are forgotten, and with them their maps. All changes of pages behind the end are in the log by now. Of this only the number
+//!    of groups is written, to the header, before anybody goes through the file: after a crash the file is as long as it was, and everything behind is
+//!    free, as its maps say, which redo brings up to date; and an opening that finds them there forgets them again (`space::emptying`, invariant 4).
 //! 3. *Home*: what is dirty behind the end goes home, durably, maps that are not counted any more among it. Nobody makes any of it dirty again but by
 //!    taking it anew. So the log has a note of each page there that it came home, but where there was no room for one (see below); and the log
 //!    becomes durable, notes and all. From now on redo leaves out all of these pages. Wherever went what was on them, the log has what is there now.
-//! 4. *Header*: both copies say how many groups there are, durably, before the file is shorter: a header never counts a map that the file does
+//! 4. *Header*: both copies say how many groups there are, and where the log is, durably, before the file is shorter: a header never counts a map that the file does
 //!    not have. A crash behind this finds the file longer than it needs to be, and may find maps behind those that are counted: they
 //!    say that everything is free.
 //! 5. *Cut*, by steps: with the space lock held, so that the file does not grow meanwhile, and with no page on its way home, the file gets shorter. Whether a crash
@@ -57,6 +58,9 @@ impl Compaction {
         self.outdate_unnoted(true)?;
         let mut moving = self.moving()?;
         let pages = core.space.retreat(core)?;
+        // However this ends: a backup is not to count fewer groups than the next opening has by the header.
+        core.log.flush_to(core.log.end())?;
+        self.note_end(core.space.groups(), core.space.cut_at())?;
         // It moves back where the file has to grow meanwhile.
         let end = || PageId(core.space.capacity());
         let is_shorter = pages * page_size < length;
@@ -76,6 +80,11 @@ impl Compaction {
             moving = self.moving()?;
         }
         Ok(())
+    }
+
+    /// Writes the header: how many groups there are, and where the log was at the last cut.
+    fn note_end(&self, groups: u64, cut_at: Lsn) -> Result<()> {
+        (self.write_header)(groups, cut_at).inspect_err(|error| self.shared.core.poison.set_by(error))
     }
 
     /// Brings home what is dirty from page `first` on since `before`; false where something stays busy. Where others wait for us it is not `paced`:
@@ -135,7 +144,7 @@ impl Compaction {
             }
             if is_first {
                 let log_end = core.log.end();
-                (self.write_header)(end.groups(), log_end).inspect_err(|error| core.poison.set_by(error))?;
+                self.note_end(end.groups(), log_end)?;
                 core.space.set_cut_at(log_end);
             }
             let (length, wanted) = (core.volume.file.len()?, end.pages() * core.page_size as u64);

@@ -151,6 +151,9 @@ impl Compaction {
         course: &mut Course,
     ) -> Result<Option<PageId>> {
         self.next_step(course)?;
+        self.fetch(&[index]);
+        // Not with the row's leaf latched, or the page of the list before.
+        self.shared.core.pool.await_prefetch(&self.shared.core.volume, index);
         let Some(_moving) = self.shared.layout.try_move() else {
             course.is_held_up = true;
             return Ok(None);

@@ -314,7 +314,7 @@ impl<'a> Attempt<'a> {
         self.disk.sync_dir(&self.folder)?;
         self.note_folder()?;
         self.made_file = true;
-        file.set_len(0)?;
+        gannet_io::shorten(&*file, 0)?;
         file.sync(Class::Foreground)?;
         Ok((file, lock))
     }
@@ -330,7 +330,7 @@ impl<'a> Attempt<'a> {
             cleared &= self.disk.sync_dir(&self.folder).is_ok();
             // Its mark says what is left in the folder.
             if self.made_file && cleared {
-                let _ = self.disk.remove(self.path);
+                let _ = gannet_io::remove_large(&**self.disk, self.path);
             }
             // Last, as it keeps others away.
             if !self.had_lock {

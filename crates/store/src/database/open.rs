@@ -390,7 +390,7 @@ impl Database {
         let changes = Arc::new(changes);
         let (keeper, writer) = Self::start_writer(&core, &**disk, &file, ring, &meta, floor, &changes)?;
         volume.set_writer(Some(Arc::clone(&writer) as _));
-        Self::begin_space(&core, &keeper, &meta, (!new).then_some(groups))?;
+        Self::begin_space(&core, &keeper, &meta, new)?;
         let attachment = Attachment {
             pool: Arc::clone(&pool),
             volume: Arc::clone(&volume),
@@ -458,17 +458,17 @@ impl Database {
         Ok((keeper, writer))
     }
 
-    /// Begins the space of a new file, and its header with that; or learns of that of a file with so many groups.
-    fn begin_space(core: &Core, keeper: &HeaderKeeper, meta: &Meta, groups: Option<u64>) -> Result<()> {
-        let Some(groups) = groups else {
+    /// Begins the space of a new file, and its header with that; or learns of that of a file.
+    fn begin_space(core: &Core, keeper: &HeaderKeeper, meta: &Meta, new: bool) -> Result<()> {
+        if new {
             create_trees(core, meta)?;
             core.log.flush_to(core.log.end())?;
             let mut meta = keeper.meta.lock();
             // Over the mark, too: from now on the database is somebody's.
             return meta.write_both(&*keeper.file);
-        };
+        }
         // The last group says where the used part of the file ends, behind which space is kept for rollbacks.
-        match core.space.learn(core, groups - 1) {
+        match core.space.learn_end(core, meta.groups) {
             Err(error @ (Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))) => {
                 core.set_read_only(format!("a space map is damaged: {error}"));
                 return Ok(());
@@ -477,7 +477,7 @@ impl Database {
         }
         // What is free there would be given out without the file growing for it (`space`, invariant 2).
         if let Some((needed, pages)) = core.space.cut_short() {
-            let map = space::map_page(groups - 1, meta.page_size);
+            let map = space::map_page(core.space.groups() - 1, meta.page_size);
             core.set_read_only(format!(
                 "the file is cut off: it has {pages} pages, and its last space map, {map}, says that of {needed} some are in use; restore it from a backup"
             ));
@@ -722,7 +722,8 @@ fn begin_log(
     Ok(log)
 }
 
-/// Number of groups with a space map: those the header knows, and those that were added since.
+/// Number of groups with a space map: those the header knows, and those that were added since, or let go of and not cut off
+/// ([`Space::learn_end`]).
 fn count_groups(
     file: &dyn File,
     meta: &Meta,

@@ -76,7 +76,7 @@ impl Database {
             }
         }
         remove_folder(disk, &folder)?;
-        disk.remove(path)?;
+        gannet_io::remove_large(&**disk, path)?;
         disk.sync_dir(parent_of(path))?;
         drop(lock);
         Ok(())

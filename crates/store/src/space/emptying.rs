@@ -6,6 +6,9 @@
 //!    page that was moved away finds its bytes as they were, until [`Space::end_emptying`].
 //! 2. Such an extent does not count as free: what is kept for rollbacks lies elsewhere.
 //! 3. Where the file ends for space management it may end for the file system later, never the other way round.
+//! 4. A group that was let go of is counted again only with a map that was formatted anew, whose first contents the log has behind the start of
+//!    every backup that did not count it. So the header never counts more groups than there are, and of those that an opening finds behind, whose
+//!    maps may be as they were left, it forgets those at the end of which nothing is in use ([`Space::learn_end`]).
 
 use super::{Allocations, EXTENT_PAGES, Extent, SYSTEM, Space, State, map_page, read_map};
 use crate::core::Core;
@@ -144,7 +147,29 @@ impl Space {
     pub(crate) fn end_in_use(&self, core: &Core) -> Result<u64> {
         let mut allocations = self.lock(core);
         let groups = allocations.state.groups.len() as u64;
-        Ok(allocations.last_in_use(groups)?.1 * EXTENT_PAGES)
+        Ok(allocations.last_in_use(groups, 1)?.1 * EXTENT_PAGES)
+    }
+
+    /// Reads the map of the last group, which says where the used part of the file ends. Groups at the end that the header does not count, and of which
+    /// nothing is in use, are forgotten, as by [`Space::retreat`].
+    pub(crate) fn learn_end(&self, core: &Core, counted: u64) -> Result<()> {
+        let mut allocations = self.lock(core);
+        let groups = allocations.state.groups.len() as u64;
+        let (groups, end) = allocations.last_in_use(groups, counted)?;
+        self.forget_behind(&mut allocations.state, groups, end);
+        Ok(())
+    }
+
+    /// Forgets the groups behind the first so many, whose maps were read; the last extent in use ends at `end`.
+    fn forget_behind(&self, state: &mut State, groups: u64, end: u64) {
+        for group in state.groups.drain(groups as usize..) {
+            state.free_extents -= group.free_extents;
+        }
+        let gone = self.groups.swap(groups, Ordering::Relaxed) - groups;
+        if let Some(maps) = state.owned.get_mut(&SYSTEM) {
+            *maps = maps.saturating_sub(gone);
+        }
+        state.high_water = end * EXTENT_PAGES;
     }
 
     /// Lets go of what is free at the end, but for what is kept for rollbacks: from now on it is not given out, unless the file
@@ -158,18 +183,11 @@ impl Space {
             allocations.learn(group)?;
             allocations.maps.clear();
         }
-        let (groups, end) = allocations.last_in_use(groups)?;
+        let (groups, end) = allocations.last_in_use(groups, 1)?;
         let state = &mut *allocations.state;
         // What was in use is cut off by whoever knows that redo does not need it, and by nobody in passing.
         state.opened_with = state.opened_with.max(state.high_water);
-        for group in state.groups.drain(groups as usize..) {
-            state.free_extents -= group.free_extents;
-        }
-        let gone = self.groups.swap(groups, Ordering::Relaxed) - groups;
-        if let Some(maps) = state.owned.get_mut(&SYSTEM) {
-            *maps = maps.saturating_sub(gone);
-        }
-        state.high_water = end * EXTENT_PAGES;
+        self.forget_behind(state, groups, end);
         let inside = state.free_extents - state.described_unused();
         let needed = state.pages_for(state.reserved_extents().saturating_sub(inside));
         let capacity = state.capacity.min(needed.next_multiple_of(EXTENT_PAGES));
@@ -216,8 +234,8 @@ impl End<'_> {
 }
 
 impl Allocations<'_> {
-    /// Groups that are needed, and the end of the last extent in use, of the first so many groups.
-    fn last_in_use(&mut self, mut groups: u64) -> Result<(u64, u64)> {
+    /// Groups that are needed, of the first so many, and no fewer than `least`; and the end of the last extent in use.
+    fn last_in_use(&mut self, mut groups: u64, least: u64) -> Result<(u64, u64)> {
         loop {
             let first = (groups - 1) * self.state.per_group;
             let place = self.map(groups - 1)?;
@@ -228,7 +246,7 @@ impl Allocations<'_> {
             };
             match (0..self.state.per_group).rev().find(is_used) {
                 // Nothing but its own map.
-                Some(0) if groups > 1 => groups -= 1,
+                Some(0) if groups > least.max(1) => groups -= 1,
                 Some(last) => return Ok((groups, first + last + 1)),
                 None => {
                     let map = map_page(groups - 1, self.core.page_size);

@@ -3,7 +3,7 @@
 use gannet_base::sync::Mutex;
 use gannet_io::sim::SimDisk;
 use gannet_io::stats::Stats;
-use gannet_io::{Disk, File, ModeRequest, OpenOptions, Queue, Result};
+use gannet_io::{Disk, Error, ErrorKind, File, ModeRequest, OpenOptions, Queue, Result};
 use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// A simulated disk; once, behind the next look at what is in a folder, something else is done.
+/// A simulated disk; once, behind the next look at what is in a folder, or behind the next file that is published, something else is done.
 pub(crate) struct Meanwhile {
     disk: SimDisk,
     behind_list: Mutex<Option<(PathBuf, Action)>>,
+    behind_publish: Mutex<Option<Action>>,
 }
 
 impl Meanwhile {
@@ -25,12 +26,19 @@ impl Meanwhile {
         action: impl FnOnce() + Send + 'static,
     ) -> Arc<Self> {
         let behind_list = Mutex::new(Some((PathBuf::from(folder), Box::new(action) as Action)));
-        Arc::new(Meanwhile { disk: disk.clone(), behind_list })
+        Arc::new(Meanwhile { disk: disk.clone(), behind_list, behind_publish: Mutex::new(None) })
+    }
+
+    /// Whoever publishes a file next is told that it failed, behind `action`, though the file is there.
+    #[allow(dead_code, reason = "not every test that looks meanwhile publishes")]
+    pub(crate) fn behind_publish(disk: &SimDisk, action: impl FnOnce() + Send + 'static) -> Arc<Self> {
+        let behind_publish = Mutex::new(Some(Box::new(action) as Action));
+        Arc::new(Meanwhile { disk: disk.clone(), behind_list: Mutex::new(None), behind_publish })
     }
 
     /// Whether it was done.
     pub(crate) fn is_done(&self) -> bool {
-        self.behind_list.lock().is_none()
+        self.behind_list.lock().is_none() && self.behind_publish.lock().is_none()
     }
 }
 
@@ -91,7 +99,15 @@ impl Disk for Meanwhile {
     }
 
     fn publish(&self, path: &Path, bytes: &[u8], mode: ModeRequest) -> Result<()> {
-        self.disk.publish(path, bytes, mode)
+        self.disk.publish(path, bytes, mode)?;
+        let due = self.behind_publish.lock().take();
+        match due {
+            None => Ok(()),
+            Some(action) => {
+                action();
+                Err(Error::new(ErrorKind::Device, "publish", path, "a planned failure"))
+            }
+        }
     }
 
     fn queue(&self, depth: usize) -> Result<Arc<dyn Queue>> {
