@@ -1788,3 +1788,80 @@ fn a_dump_that_a_limit_has_ended_was_shown_as_cancelled() {
     let told = database.store().jobs().reports().into_iter().rfind(|job| job.kind == JobKind::Dump).unwrap();
     assert_eq!((told.state, told.note), (gannet_store::JobState::Failed, error));
 }
+
+/// Keeps what is written, and how long the longest piece of it was.
+#[derive(Default)]
+struct Longest(Vec<u8>, usize);
+
+impl std::io::Write for Longest {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        self.1 = self.1.max(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_text_of_a_batch_was_as_long_as_what_is_not_stored_of_it_made_it() {
+    let site = Site::new();
+    let sums = "select (select sum(length(t)) from b), (select sum(octet_length(c)) from b), (select count(*) from b),
+        (select sum(n) from n), (select count(*) from n)";
+    let script = "create table b (a int primary key, c char(1000));
+        insert into b select g, 'x' from generate_series(1, 10000) g;
+        alter table b add column t text default repeat('since then ', 20);
+        create table n (a int, n numeric);
+        insert into n select g, '1e100000'::numeric from generate_series(1, 40) g;";
+    let database = site.database("first.gnt", script);
+    for jobs in [1, 4] {
+        let mut written = Longest::default();
+        let options = dump::Options { jobs, ..dump::Options::default() };
+        job(&database, JobKind::Dump, |watch| {
+            dump(database.store(), &options, Target::Stream(&mut written), watch)
+        })
+        .unwrap();
+        let Longest(text, longest) = written;
+        assert!(text.len() > 16_000_000 && longest < 1 << 20, "{} {longest}", text.len());
+        let second = site.database(&format!("second{jobs}.gnt"), "");
+        let outcome = loaded(&second, stream(std::io::Cursor::new(text)), &load::Options::default()).unwrap();
+        assert_eq!(outcome.rows, 10_040);
+        assert_eq!(run(&second, sums), run(&database, sums));
+    }
+}
+
+#[test]
+fn a_row_of_much_text_that_is_not_stored_is_charged_before_it_is_made() {
+    let site = Site::with_memory(256 << 20);
+    let columns = |count: usize, column: &dyn Fn(usize) -> String| {
+        (0..count).map(column).collect::<Vec<_>>().join(", ")
+    };
+    let table = |name: &str, count: usize, rows: usize| {
+        let definitions = columns(count, &|number| format!("c{number} char(1000000)"));
+        let values = columns(count, &|_| "'x'".to_owned());
+        let insert = format!("insert into {name} values ({values});").repeat(rows);
+        format!("create table {name} ({definitions}); {insert}")
+    };
+    let database = site.database("t.gnt", &(table("less", 5, 6) + &table("much", 40, 1)));
+    database.close().unwrap();
+    let options = EngineOptions { memory: 64 << 20, temp_folder: None };
+    let engine = Engine::new(&options).unwrap();
+    let database = Database::open(&engine, &site.path("t.gnt"), &OpenOptions::default(), "gannet").unwrap();
+    let used = engine.budget().used_for(gannet_base::memory::Purpose::Work);
+    let dump_of = |table: &str| {
+        let options =
+            dump::Options { jobs: 4, tables: vec![TableName::parse(table)], ..dump::Options::default() };
+        let mut text = Vec::new();
+        job(&database, JobKind::Dump, |watch| {
+            dump(database.store(), &options, Target::Stream(&mut text), watch)
+        })
+        .map(|figures| (figures.rows, text.len()))
+    };
+    let (rows, bytes) = dump_of("less").unwrap();
+    assert!(rows == 6 && bytes > 30_000_000, "{rows} {bytes}");
+    let error = dump_of("much").unwrap_err();
+    assert_eq!(error.state().0, "53200", "{error}");
+    assert!(engine.budget().used_for(gannet_base::memory::Purpose::Work) <= used);
+}
