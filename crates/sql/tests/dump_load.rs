@@ -1865,3 +1865,17 @@ fn a_row_of_much_text_that_is_not_stored_is_charged_before_it_is_made() {
     assert_eq!(error.state().0, "53200", "{error}");
     assert!(engine.budget().used_for(gannet_base::memory::Purpose::Work) <= used);
 }
+
+#[test]
+fn a_column_called_overriding_made_a_dump_that_did_not_load() {
+    let site = Site::new();
+    let first = site.database(
+        "first.gnt",
+        "create table t (overriding int, \"system\" int); insert into t (overriding, system) values (1, 2);
+         create index overriding on t (overriding)",
+    );
+    let text = dumped(&first, &dump::Options::default());
+    let second = site.database("second.gnt", "");
+    loaded(&second, site.file("t.sql", &text), &load::Options::default()).unwrap();
+    assert_eq!(dumped(&second, &dump::Options::default()), text);
+}
