@@ -1892,6 +1892,40 @@ fn a_row_of_much_text_that_is_not_stored_is_charged_before_it_is_made() {
 }
 
 #[test]
+fn a_reference_to_nothing_was_told_of_as_behind_the_last_row() {
+    let site = Site::new();
+    let definitions = "create table p (a int primary key); insert into p select g from generate_series(1, 9) g;
+        create table c (a int references p, b text); insert into c values (1, 'so that it is filled in the ordinary way');
+        create table s (a int primary key, b int references s);";
+    let rows = |bad: &[usize]| -> String {
+        (1..=900).map(|row| format!("{}\tx\n", if bad.contains(&row) { 77 } else { 1 + row % 9 })).collect()
+    };
+    let database = site.database("t.gnt", definitions);
+    let copy = |sql: &str, data: &str| {
+        let mut client = Rows::default();
+        client.input = data.as_bytes().to_vec();
+        let error = database.session("gannet").unwrap().run(sql, &mut client).unwrap_err();
+        (error.state().0, error.fields().context.clone().unwrap_or_default())
+    };
+    assert_eq!(copy("copy c from stdin", &rows(&[350, 800])), ("23503", "COPY c, line 350".to_owned()));
+    let lines = "1,\"a\nb\"\n2,\"c\n\nd\"\n77,e\n3,f\n";
+    assert_eq!(copy("copy c from stdin (format csv)", lines), ("23503", "COPY c, line 6".to_owned()));
+    // One that its own table might have had yet.
+    assert_eq!(copy("copy s from stdin", "1\t2\n2\t3\n3\t9\n4\t4\n"), ("23503", "COPY s, line 3".to_owned()));
+    // Where it is not known any more none is told.
+    let long: String = (0..9000).map(|row| format!("{},\"a\nb\"\n", if row == 0 { 77 } else { 1 })).collect();
+    assert_eq!(copy("copy c from stdin (format csv)", &long), ("23503", String::new()));
+    let script = format!("\ncopy c from stdin;\n{}\\.\n", rows(&[350, 800]));
+    let error = loaded(&database, site.file("c.sql", &script), &load::Options::default()).unwrap_err();
+    assert!(error.to_string().contains("c.sql:352: insert or update on table \"c\""), "{error}");
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    let outcome = loaded(&database, site.file("c.sql", &script), &skip).unwrap();
+    let places: Vec<_> = outcome.problems.iter().map(|problem| problem.split(": ").next().unwrap()).collect();
+    assert!(places.len() == 2 && places[0].ends_with(":352") && places[1].ends_with(":802"), "{places:?}");
+    assert_eq!(outcome.rows, 898);
+}
+
+#[test]
 fn a_column_called_overriding_made_a_dump_that_did_not_load() {
     let site = Site::new();
     let first = site.database(

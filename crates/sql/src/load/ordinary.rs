@@ -304,8 +304,8 @@ impl Tries {
         };
     }
 
-    /// Of some rows one is bad: behind so many, if the error has told the place. That of what is looked at when all rows are there, foreign
-    /// keys say, is behind the last one.
+    /// Of some rows one is bad: behind so many, if the error has told the place. That of what is looked at when all rows are there may be behind
+    /// the last one.
     fn failed(&mut self, rows: usize, before: Option<usize>) {
         let before = before.filter(|before| *before < rows);
         self.suspect = before.map_or(rows, |before| before + 1);
