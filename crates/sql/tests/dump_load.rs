@@ -1926,6 +1926,17 @@ fn a_reference_to_nothing_was_told_of_as_behind_the_last_row() {
 }
 
 #[test]
+fn a_key_with_another_action_behind_it_was_made_before_the_rows() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "");
+    let script = "create table t (a int, b int);\ncopy t from stdin;\n1\t2\n3\t4\n\\.\n\
+        alter table t add constraint t_pkey primary key (a), add column c text default 'added last';\n";
+    let outcome = loaded(&database, site.file("t.sql", script), &load::Options::default()).unwrap();
+    assert_eq!((outcome.rows, outcome.statements), (2, 2));
+    assert_eq!(run(&database, "select * from t order by a")[1], ["3", "4", "added last"]);
+}
+
+#[test]
 fn a_column_called_overriding_made_a_dump_that_did_not_load() {
     let site = Site::new();
     let first = site.database(
