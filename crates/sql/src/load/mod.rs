@@ -54,6 +54,8 @@ use std::time::Duration;
 
 /// Bad rows and statements that are listed; the others are counted.
 const LISTED: usize = 100;
+/// A longer line of a script is charged as the line that is taken apart, and as the statement that comes of it.
+const LONG_LINE: usize = 4 << 20;
 /// The last line of what `pg_dump` writes begins so, and its first lines tell that it is it.
 const PG_DUMP: (&str, &str) = ("-- PostgreSQL database dump", "-- PostgreSQL database dump complete");
 
@@ -335,6 +337,12 @@ impl Loader<'_, '_> {
             last_line = last_line.or(begins);
             if last_line.is_some_and(|expected| line.starts_with(expected)) {
                 last_line = None;
+            }
+            let mut copies = None;
+            if let Some(room) = self.room.as_ref().filter(|_| line.len() > LONG_LINE)
+                && let Err(error) = room.grow(&mut copies, 2 * line.len() as u64)
+            {
+                return Err(placed(input.at_line(start, &described(&error)), &error));
             }
             splitter.feed(line);
             if let Some(expected) = begins.filter(|_| is_file)
