@@ -1926,6 +1926,42 @@ fn a_reference_to_nothing_was_told_of_as_behind_the_last_row() {
 }
 
 #[test]
+fn what_is_too_long_for_the_memory_was_told_of_without_its_place() {
+    let site = Site::with_memory(32 << 20);
+    let database = site.database("t.gnt", "create table t (a text); insert into t values ('x')");
+    let row = format!("copy t from stdin;\n1\n{}\n\\.\n", "x".repeat(16 << 20));
+    let statement = format!("select 1;\nselect length('{}');\n", "x".repeat(24 << 20));
+    for (name, text, place) in
+        [("row.sql", &row, "row.sql:1: table t: "), ("line.sql", &statement, "line.sql:2: ")]
+    {
+        for skip in [false, true] {
+            let options = load::Options { skip, ..load::Options::default() };
+            let error = loaded(&database, site.file(name, text), &options).unwrap_err();
+            assert_eq!(error.state().0, "53200", "{error}");
+            assert!(error.to_string().contains(place), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_header_that_cannot_be_read_was_told_of_without_its_place() {
+    let site = Site::new();
+    let database = site.database("t.gnt", "create table t (ab text); insert into t values ('x')");
+    let folder = site.path("folder");
+    let options = dump::Options { format: Format::Csv, ..dump::Options::default() };
+    job(&database, JobKind::Dump, |watch| {
+        dump(database.store(), &options, Target::Path(folder.clone()), watch)
+    })
+    .unwrap();
+    assert_eq!(std::fs::read_to_string(folder.join("t.csv")).unwrap(), "ab\nx\n");
+    std::fs::write(folder.join("t.csv"), "\"b\nx\n").unwrap();
+    let second = site.database("second.gnt", "");
+    let error = loaded(&second, Origin::Folder(folder), &load::Options::default()).unwrap_err();
+    assert_eq!(error.state().0, "22P04", "{error}");
+    assert!(error.to_string().contains("t.csv:1: "), "{error}");
+}
+
+#[test]
 fn a_key_with_another_action_behind_it_was_made_before_the_rows() {
     let site = Site::new();
     let database = site.database("t.gnt", "");

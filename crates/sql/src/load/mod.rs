@@ -636,7 +636,7 @@ impl Loader<'_, '_> {
             built = rows::feed(input, &of, table, style, (&engine, share), (take, &mut bad), watch)?;
             Ok(())
         });
-        if !filled.map_err(|error| self.explain_build(data, error))? {
+        if !filled.map_err(|error| explained(data, error))? {
             return Ok(false);
         }
         self.outcome.bad_rows += bad_rows;
@@ -646,19 +646,20 @@ impl Loader<'_, '_> {
         self.outcome.built += 1;
         Ok(true)
     }
+}
 
-    fn explain_build(&mut self, data: &CopyData<'_>, error: Error) -> Error {
-        let is_memory = error.state() == SqlState::OUT_OF_MEMORY;
-        let has_place = error.state() == BAD_ROW || error.to_string().starts_with(data.file);
-        if has_place || (is_the_end(&error) && !is_memory) {
-            return error;
-        }
-        let error = match is_memory {
-            true => error.hint("a row's text takes four times its length: give more with --memory"),
-            false => error,
-        };
-        placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
+/// Why the rows of a table were not loaded, with the place of their statement where nothing else was told.
+fn explained(data: &CopyData<'_>, error: Error) -> Error {
+    let is_memory = error.state() == SqlState::OUT_OF_MEMORY;
+    let has_place = error.state() == BAD_ROW || error.to_string().starts_with(data.file);
+    if has_place || (is_the_end(&error) && !is_memory) {
+        return error;
     }
+    let error = match is_memory {
+        true => error.hint("a row's text takes four times its length: give more with --memory"),
+        false => error,
+    };
+    placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
 }
 
 /// The state of an error that names its row already.

@@ -1,7 +1,7 @@
 //! Rows that go to their table one by one, as by any COPY.
 
 use super::input::{Input, Piece, RowEnds};
-use super::{Bad, CopyData, Loader};
+use super::{Bad, CopyData, Loader, explained};
 use crate::session::Header;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Job, Permit, Watch};
@@ -50,8 +50,11 @@ fn leave(job: &Job) -> Result<Option<Permit>> {
 impl Loader<'_, '_> {
     /// Loads the data as rows like any others; false where the statement could not be run and they were passed over.
     pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
-        let rows =
-            if self.options.skip { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
+        let rows = match self.options.skip {
+            true => self.by_parts(data, input),
+            false => self.at_once(data, input).map(Some),
+        };
+        let rows = rows.map_err(|error| explained(data, error))?;
         if let Some(rows) = rows {
             self.outcome.rows += rows;
             self.outcome.tables += 1;
