@@ -176,6 +176,8 @@ pub struct Fields {
     pub constraint: Option<String>,
     /// Where it happened, for COPY.
     pub context: Option<String>,
+    /// Which of the rows that an INSERT or COPY adds it is about, from 0, where that is none it is at.
+    pub row: Option<u64>,
     /// Which of PostgreSQL's functions would have found it, where clients go by that.
     pub routine: Option<&'static str>,
 }
@@ -194,6 +196,7 @@ impl Error {
             column: None,
             constraint: None,
             context: None,
+            row: None,
             routine: None,
         }))
     }
@@ -273,6 +276,13 @@ impl Error {
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.0.context = Some(context.into());
+        self
+    }
+
+    /// Says which of the rows that are added it is about, from 0.
+    #[must_use]
+    pub(crate) fn row(mut self, row: u64) -> Self {
+        self.0.row = Some(row);
         self
     }
 

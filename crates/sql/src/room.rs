@@ -103,6 +103,11 @@ impl Taken {
         self.room.held().rows == 1
     }
 
+    /// How much it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+
     /// Gives back all but `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let mut held = self.room.held();

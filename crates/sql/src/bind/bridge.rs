@@ -625,7 +625,9 @@ impl Writer {
             K::VARIADIC if previous.is_some_and(|p| matches!(p.token, Token::LParen | Token::Comma)) => {
                 return unsupported("VARIADIC");
             }
-            _ if lexeme.is_word("overriding") => return unsupported("OVERRIDING"),
+            _ if lexeme.is_word("overriding") && overrides(&lexemes[at + 1..]) => {
+                return unsupported("OVERRIDING");
+            }
             _ if lexeme.is_word("isnull") && previous.is_some_and(ends_operand) => {
                 self.put(Token::make_keyword("IS"), lexeme);
                 self.put(Token::make_keyword("NULL"), lexeme);
@@ -730,6 +732,12 @@ fn follows_list(lexemes: &[Lexeme], at: usize) -> bool {
         }
     }
     false
+}
+
+/// Whether `OVERRIDING` stands before this for what it is in an INSERT: elsewhere it is a name.
+fn overrides(behind: &[Lexeme]) -> bool {
+    let is = |at: usize, word: &str| behind.get(at).is_some_and(|lexeme| lexeme.is_word(word));
+    (is(0, "system") || is(0, "user")) && is(1, "value")
 }
 
 /// Where the options of an identity column end that begin at this parenthesis, if there are some.

@@ -52,6 +52,23 @@ fn syntax_errors_name_the_token_and_its_place() {
 }
 
 #[test]
+fn a_sequence_whose_type_was_left_out_ended_the_session() {
+    let syntax = |position| ("42601".to_owned(), "syntax error at end of input".to_owned(), position);
+    assert_eq!(error("create sequence s as"), syntax(Some(21)));
+    assert_eq!(error("alter sequence s as; select 1"), syntax(Some(20)));
+    assert_eq!(error("create sequence s increment 1 as").0, "42601");
+    for options in ["as", "sequence name", "sequence name a.", "start with", "owned by", "increment -"] {
+        let error = super::utility::identity_options(options).unwrap_err();
+        assert_eq!((error.state().0, error.fields().position), ("42601", None), "{options}");
+    }
+    for open in
+        ["copy (", "copy )", "prepare p (", "prepare p )", "prepare p () as", "execute p (", "execute p ()"]
+    {
+        assert_eq!(error(open).0, "42601", "{open}");
+    }
+}
+
+#[test]
 fn what_the_parser_cannot_read_is_made_readable() {
     assert_eq!(
         tree("select 1 from t for no key update of t, public.u nowait for key share skip locked"),

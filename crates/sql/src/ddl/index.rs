@@ -4,7 +4,7 @@ use super::constraint::MOST_COLUMNS;
 use super::{DdlContext, build, names, storage_parameter};
 use crate::bind::identifier;
 use crate::catalog::{Index, IndexColumn, Table};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, Type};
 use sqlparser::ast;
 
 pub(super) fn create(context: &mut DdlContext<'_>, statement: &ast::CreateIndex) -> Result<&'static str> {
@@ -135,9 +135,6 @@ fn index_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<Inde
     let mut result: Vec<IndexColumn> = Vec::with_capacity(columns.len());
     for ast::IndexColumn { column: ast::OrderByExpr { expr, options, with_fill }, operator_class } in columns
     {
-        if operator_class.is_some() {
-            return Err(Error::unsupported("an operator class"));
-        }
         if with_fill.is_some() {
             return Err(Error::unsupported("WITH FILL"));
         }
@@ -151,6 +148,9 @@ fn index_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<Inde
         let position = table.find_column(&name).ok_or_else(|| {
             Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
         })?;
+        if let Some(class) = operator_class {
+            check_operator_class(class, table.columns[position].ty)?;
+        }
         let column = table.columns[position].number;
         // A column that stands there already adds nothing to the order.
         if !result.iter().any(|other| other.column == column) {
@@ -158,6 +158,24 @@ fn index_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<Inde
         }
     }
     Ok(result)
+}
+
+/// Whether an operator class has the order that the type has anyway. Strings are compared byte by byte, which is what `text_pattern_ops` is for.
+fn check_operator_class(class: &ast::ObjectName, ty: Type) -> Result<()> {
+    let parts: Option<Vec<&ast::Ident>> = class.0.iter().map(ast::ObjectNamePart::as_ident).collect();
+    let names = parts.into_iter().flatten().map(identifier).collect::<Result<Vec<String>>>()?;
+    let name = match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [name] | ["pg_catalog", name] => name,
+        _ => "",
+    };
+    let is_its_order = match name {
+        "text_ops" | "varchar_ops" | "text_pattern_ops" | "varchar_pattern_ops" => {
+            matches!(ty, Type::Text | Type::Varchar)
+        }
+        "bpchar_pattern_ops" => ty == Type::Bpchar,
+        _ => name.strip_suffix("_ops") == Some(ty.internal_name()),
+    };
+    if is_its_order { Ok(()) } else { Err(Error::unsupported(format!("the operator class {class}"))) }
 }
 
 fn column_name(expr: &ast::Expr) -> Result<String> {

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 const LEAVES: usize = 16;
 /// Tables of fewer bytes are not.
 const SMALL: u64 = 1 << 20;
-/// Longer values are not read: a leaf may have a hundred of them.
+/// Longer values are not read, and no text is made of rows that have more of it beyond what is stored: a leaf may have a hundred of them.
 const LONG: u64 = 64 << 10;
 /// Where there is room for the tables' bytes so many times it is not looked: the text of what databases have is less.
 const AMPLE: u64 = 4;
@@ -125,6 +125,11 @@ fn of_table(view: &View, tree: &Tree, writer: &RowWriter<'_>, watch: &mut Watch<
         let (mut bytes, mut failure) = (0, None);
         let read = sample.read_leaf(&mut |key, row| {
             text.clear();
+            let outgrown = writer.outgrown(key, row);
+            if outgrown as u64 > LONG {
+                bytes += row.len() + outgrown;
+                return;
+            }
             // Of a row that cannot be read the dump will tell more.
             match writer.write(key, row, &mut scratch, &mut text) {
                 Ok(()) => bytes += text.len(),

@@ -2,7 +2,7 @@
 //!
 //! # What it guarantees
 //! 1. What is written is written in the order of the scan, by one thread at a time.
-//! 2. There are never more batches under way than there is memory for.
+//! 2. There are never more batches under way than there is memory for, and none has much more text than that.
 //! 3. However busy others keep the processors, the dump goes on: it shows one moment, and what users change meanwhile is kept for it.
 //!
 //! # Way
@@ -27,6 +27,8 @@ pub(super) enum Item {
     Making,
     /// These rows as text.
     Made(Text),
+    /// The first ones of these rows as text, which is enough for a batch; the others wait for it to be written.
+    Part(Text, usize, Rows),
     /// The table ends.
     End,
 }
@@ -107,8 +109,13 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
                 Err(error) => return self.end(Some(error.into())),
             };
             // Others may have been faster.
-            let next = locked(&self.state).next_piece(need, self.shared, self.most);
-            let Some(piece) = next else { continue };
+            let mut state = locked(&self.state);
+            let Some(piece) = state.next_piece(need, self.shared, self.most) else { continue };
+            // Of a batch whose beginning is written there may be rows left.
+            if matches!(piece, Piece::Write(..)) && state.first_stored() == Some(0) {
+                self.turned.notify_all();
+            }
+            drop(state);
             match self.shared.work(piece) {
                 Ok(piece) => self.put_back(piece),
                 Err(error) => return self.end(Some(error)),
@@ -161,7 +168,8 @@ impl<'w, 't> Line<'_, '_, 'w, 't> {
 
 impl<'w, 't> State<'w, 't> {
     fn may_write(&self) -> bool {
-        let first = matches!(self.line.front(), Some(Item::Begin(_) | Item::Made(_) | Item::End));
+        let first =
+            matches!(self.line.front(), Some(Item::Begin(_) | Item::Made(_) | Item::Part(..) | Item::End));
         first && self.writing.is_some()
     }
 
@@ -188,6 +196,17 @@ impl<'w, 't> State<'w, 't> {
         }
     }
 
+    /// Takes the first batch, or as much of it as is text.
+    fn take_first(&mut self) -> Option<Item> {
+        let first = self.line.pop_front();
+        if let Some(Item::Part(text, table, rest)) = first {
+            self.line.push_front(Item::Stored(table, rest));
+            return Some(Item::Made(text));
+        }
+        self.first += 1;
+        first
+    }
+
     /// Takes what is to be done first of what needs this.
     fn next_piece(&mut self, need: Need, shared: &Shared<'_>, most: usize) -> Option<Piece<'w, 't>> {
         if need == Need::Processor {
@@ -199,8 +218,7 @@ impl<'w, 't> State<'w, 't> {
             && self.may_write()
             && let Some(writing) = self.writing.take()
         {
-            self.first += 1;
-            return Some(Piece::Write(writing, self.line.pop_front()));
+            return Some(Piece::Write(writing, self.take_first()));
         }
         if need == Need::Reader || !self.may_scan(shared, most) {
             return None;

@@ -7,7 +7,7 @@
 use super::Format;
 use super::bytes::ByteBuffer;
 use crate::Result;
-use crate::catalog::Table;
+use crate::catalog::{Column, Table};
 use crate::codec::corrupted;
 use crate::codec::row::RowVisitor;
 use crate::escape::position;
@@ -15,6 +15,13 @@ use crate::types::datetime::Day;
 use crate::types::numeric::Parts;
 use crate::types::text::{self, TextStyle};
 use crate::types::{Numeric, Type, Value};
+
+/// A row of a table whose rows have no more text than this that is not stored is not looked at for it.
+const MUCH: usize = 256 << 10;
+/// Characters of a number, at most: of one whose precision is not limited, and of one whose is.
+const LONGEST_NUMBER: (usize, usize) = (150_000, 2_100);
+/// Characters of a value of another type that takes less than one byte for each, at most.
+const SHORT: usize = 64;
 
 /// How rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,12 +69,41 @@ pub(super) struct RowWriter<'t> {
     columns: Vec<(Type, Whole)>,
     style: &'t TextStyle,
     format: RowFormat,
+    /// A row may have much text that is not stored.
+    outgrows: bool,
+}
+
+/// Characters of a column's values that are not stored, at most.
+fn most_outgrown(column: &Column) -> usize {
+    // Each of its characters may be one that is escaped.
+    let missing = column.missing.as_ref().map_or(0, |missing| 2 * missing.len());
+    let of_type = match (column.ty, column.modifier) {
+        (Type::Numeric, ..0) => LONGEST_NUMBER.0,
+        (Type::Numeric, _) => LONGEST_NUMBER.1,
+        (Type::Bpchar, modifier) => usize::try_from(modifier).unwrap_or(0),
+        _ => SHORT,
+    };
+    missing.max(of_type)
 }
 
 impl<'t> RowWriter<'t> {
     pub(super) fn new(table: &'t Table, style: &'t TextStyle, format: RowFormat) -> Self {
         let columns = table.columns.iter().map(|column| (column.ty, column.ty.into())).collect();
-        RowWriter { table, columns, style, format }
+        let outgrows = table.columns.iter().map(most_outgrown).sum::<usize>() > MUCH;
+        RowWriter { table, columns, style, format, outgrows }
+    }
+
+    /// Bytes of a row's text that are not stored, about: blanks, zeros of numbers, and what rows do not have that are older than their column. None
+    /// where they are few.
+    #[inline]
+    pub(super) fn outgrown(&self, key: &[u8], row: &[u8]) -> usize {
+        if !self.outgrows {
+            return 0;
+        }
+        let mut outgrown = Outgrown { writer: self, bytes: 0 };
+        // Of a row that cannot be read whoever writes it will tell.
+        let _ = self.table.codec().show_row(key, row, &mut outgrown);
+        outgrown.bytes
     }
 
     /// Appends a stored row.
@@ -100,6 +136,35 @@ impl<'t> RowWriter<'t> {
             Ok(_) => Ok(()),
             Err(_) => Err(corrupted(&format!("a string that is no UTF-8 (table \"{}\")", self.table.name))),
         }
+    }
+}
+
+/// Counts what is not stored of a row's text.
+struct Outgrown<'w, 't> {
+    writer: &'w RowWriter<'t>,
+    bytes: usize,
+}
+
+impl RowVisitor for Outgrown<'_, '_> {
+    fn null(&mut self, _column: usize) {}
+
+    fn text(&mut self, _column: usize, _bytes: &[u8]) {}
+
+    fn padded(&mut self, _column: usize, _bytes: &[u8], blanks: usize) {
+        self.bytes += blanks;
+    }
+
+    fn bytes(&mut self, _column: usize, _bytes: &[u8]) {}
+
+    fn whole(&mut self, _column: usize, _value: i64) {}
+
+    fn numeric(&mut self, _column: usize, value: &Numeric) {
+        // A byte has less than three digits.
+        self.bytes += 3 * value.heap_bytes() + usize::from(value.scale().unwrap_or(0));
+    }
+
+    fn value(&mut self, column: usize, value: &Value) {
+        self.bytes += 2 * text::text_size(value, self.writer.columns[column].0, self.writer.style).text;
     }
 }
 

@@ -25,8 +25,12 @@ const BATCH_BYTES: usize = 256 << 10;
 const BATCHES: usize = 4;
 /// Bytes that a batch takes, its text included, about.
 const BATCH_MEMORY: u64 = 1 << 20;
+/// Bytes of text of a batch, about: of rows that have more the others are made text of when these are written.
+const TEXT_BYTES: usize = 3 * BATCH_BYTES;
 /// Bytes that a long row takes for each of its own: once as it is stored, and as text, of which bytea has two for each, in a buffer that grows.
 const LONG_ROW: u64 = 4;
+/// The same for each byte of text that is not stored at all.
+const OUTGROWN: u64 = 2;
 /// How long it is waited before it is tried again whether there is room for a long row.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
@@ -45,6 +49,19 @@ impl Charged {
     pub(super) fn new(engine: &Engine) -> Arc<Self> {
         let (room, taken, waits) = (Room::new(engine), Mutex::default(), AtomicBool::new(false));
         Arc::new(Charged { engine: engine.clone(), room, taken, waits })
+    }
+
+    /// Charges what the row that was read last has as text beyond what is stored of it.
+    fn expect_text(&self, bytes: u64) -> gannet_store::Result<()> {
+        let mut taken = locked(&self.taken);
+        // All at once: who waits holds nothing.
+        let stored = taken.take().map_or(0, |taken| taken.bytes());
+        *taken = self.room.try_take(stored + OUTGROWN * bytes)?;
+        if taken.is_none() {
+            self.waits.store(true, Ordering::Relaxed);
+            return Err(gannet_store::Error::Cancelled);
+        }
+        Ok(())
     }
 }
 
@@ -74,6 +91,8 @@ pub(super) struct Rows {
     bytes: ByteBuffer,
     /// Lengths of keys and values, one behind the other in `bytes`.
     lengths: Vec<(u32, u32)>,
+    /// Of how many of them text was made, and their bytes.
+    made: (usize, usize),
     /// What a long row is charged as.
     memory: Option<Taken>,
 }
@@ -87,19 +106,33 @@ impl Rows {
     }
 }
 
-impl Visitor for Rows {
+/// Rows that are scanned.
+struct Gathered<'g> {
+    rows: &'g mut Rows,
+    writer: RowWriter<'g>,
+    charged: &'g Charged,
+    /// The last one is charged by itself.
+    is_full: bool,
+}
+
+impl Visitor for Gathered<'_> {
     type Error = gannet_store::Error;
 
     fn entry(&mut self, key: &[u8], value: &[u8]) -> gannet_store::Result<()> {
-        self.bytes.bytes(key);
-        self.bytes.bytes(value);
-        self.lengths.push((key.len() as u32, value.len() as u32));
+        let outgrown = self.writer.outgrown(key, value);
+        if outgrown > BATCH_BYTES {
+            self.charged.expect_text(outgrown as u64)?;
+            self.is_full = true;
+        }
+        self.rows.bytes.bytes(key);
+        self.rows.bytes.bytes(value);
+        self.rows.lengths.push((key.len() as u32, value.len() as u32));
         Ok(())
     }
 
     /// Whether the batch has room.
     fn goes_on(&mut self) -> gannet_store::Result<bool> {
-        Ok(self.bytes.len() < BATCH_BYTES)
+        Ok(!self.is_full && self.rows.bytes.len() < BATCH_BYTES)
     }
 }
 
@@ -132,6 +165,7 @@ impl Spare {
         if rows.memory.take().is_none() {
             rows.bytes.clear();
             rows.lengths.clear();
+            rows.made = (0, 0);
             locked(&self.rows).push(rows);
         }
     }
@@ -141,7 +175,7 @@ impl Spare {
     }
 
     fn give_text(&self, mut text: ByteBuffer) {
-        if text.capacity() <= 3 * BATCH_BYTES {
+        if text.capacity() <= TEXT_BYTES {
             text.clear();
             locked(&self.texts).push(text);
         }
@@ -242,7 +276,7 @@ impl<'w, 't> Shared<'_> {
                 Piece::Scan(scanning, items)
             }
             Piece::Make(number, Item::Stored(table, rows)) => {
-                Piece::Make(number, Item::Made(self.make_text(table, rows)?))
+                Piece::Make(number, self.make_text(table, rows)?)
             }
             Piece::Write(mut writing, Some(item)) => {
                 self.write(&mut writing, item)?;
@@ -274,7 +308,9 @@ impl<'w, 't> Shared<'_> {
         };
         let before = thread_reads();
         let mut rows = self.spare.take_rows();
-        let is_over = match scan.show(&mut rows) {
+        let mut gathered =
+            Gathered { rows: &mut rows, writer: self.row_writer(of), charged: self.charged, is_full: false };
+        let is_over = match scan.show(&mut gathered) {
             Ok(more) => !more,
             Err(_) if self.charged.waits.swap(false, Ordering::Relaxed) => {
                 // To the row that was not read.
@@ -304,28 +340,44 @@ impl<'w, 't> Shared<'_> {
         Ok(())
     }
 
-    fn make_text(&self, table: usize, mut rows: Rows) -> Result<Text> {
-        let writer = RowWriter::new(self.tables[table], &self.style, self.format);
+    fn row_writer<'r>(&'r self, table: &'r Table) -> RowWriter<'r> {
+        RowWriter::new(table, &self.style, self.format)
+    }
+
+    /// Makes text of the rows, or of the first ones that are left, where all of them have much.
+    fn make_text(&self, table: usize, mut rows: Rows) -> Result<Item> {
+        let writer = self.row_writer(self.tables[table]);
         let mut text = self.spare.take_text();
-        text.reserve(rows.bytes.len().min(2 * BATCH_BYTES) * 5 / 4);
-        let (mut rest, mut scratch) = (rows.bytes.as_bytes(), Scratch::default());
-        for (key, value) in &rows.lengths {
+        let (first, before) = rows.made;
+        let (mut rest, mut scratch) = (&rows.bytes.as_bytes()[before..], Scratch::default());
+        text.reserve(rest.len().min(2 * BATCH_BYTES) * 5 / 4);
+        let mut count = 0;
+        for (key, value) in &rows.lengths[first..] {
             let (row_key, behind) = rest.split_at(*key as usize);
             let (row, behind) = behind.split_at(*value as usize);
             writer.write(row_key, row, &mut scratch, &mut text)?;
             rest = behind;
-        }
-        writer.check(&text)?;
-        let (count, stored) = (rows.lengths.len() as u64, rows.bytes.len() as u64);
-        let mut _memory = rows.memory.take();
-        match &mut _memory {
-            None => self.spare.give_rows(rows),
-            Some(memory) => {
-                drop(rows);
-                memory.shrink_to(text.capacity() as u64);
+            count += 1;
+            if text.len() >= TEXT_BYTES {
+                break;
             }
         }
-        Ok(Text { text, rows: count, stored, _memory })
+        writer.check(&text)?;
+        let end = rows.bytes.len() - rest.len();
+        rows.made = (first + count, end);
+        let mut text = Text { text, rows: count as u64, stored: (end - before) as u64, _memory: None };
+        if rows.made.0 < rows.lengths.len() {
+            return Ok(Item::Part(text, table, rows));
+        }
+        match rows.memory.take() {
+            None => self.spare.give_rows(rows),
+            Some(mut memory) => {
+                drop(rows);
+                memory.shrink_to(text.text.capacity() as u64);
+                text._memory = Some(memory);
+            }
+        }
+        Ok(Item::Made(text))
     }
 
     /// Writes what comes next.
@@ -351,7 +403,7 @@ impl<'w, 't> Shared<'_> {
                 writing.before += bytes;
                 self.job.set_done(writing.before);
             }
-            Item::Stored(..) | Item::Making => {
+            Item::Part(..) | Item::Stored(..) | Item::Making => {
                 return Err(Error::internal("rows are written that are no text"));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::files::Place;
 use super::input::Input;
-use super::{CopyData, Loader};
+use super::{CopyData, Loader, described, placed};
 use crate::dump::{INDEXES, MANIFEST, MANIFEST_FORMAT, MANIFEST_WITHOUT_SCRIPTS, Manifest, SCHEMA};
 use crate::session::{CopyOptions, Fields, Reader};
 use crate::system::definition::quote_identifier;
@@ -172,8 +172,11 @@ fn read_header(input: &mut Input, watch: &mut Watch<'_>) -> Result<Vec<String>> 
         Ok(true)
     };
     let mut fields = Fields::default();
-    if !reader.next(&mut more, &mut fields)? || text == "\n" {
-        return Ok(Vec::new());
-    }
-    (0..fields.len()).map(|index| Ok(fields.get(index)?.unwrap_or_default().to_owned())).collect()
+    let mut names = || {
+        if !reader.next(&mut more, &mut fields)? || text == "\n" {
+            return Ok(Vec::new());
+        }
+        (0..fields.len()).map(|index| Ok(fields.get(index)?.unwrap_or_default().to_owned())).collect()
+    };
+    names().map_err(|error: Error| placed(input.at_line(1, &described(&error)), &error))
 }

@@ -1,6 +1,8 @@
 //! A dump as it is read: a file by large requests, or a stream; its lines, and the data of COPY in pieces of whole rows.
 
 use super::files::{Blocks, Place, REQUEST};
+use super::{described, placed};
+use crate::bind::MAX_STATEMENT;
 use crate::room::{Room, Taken};
 use crate::session::CopyOptions;
 use crate::{Error, Result, SqlState};
@@ -15,8 +17,10 @@ use std::sync::Arc;
 const PIECE: usize = 512 << 10;
 /// Rows of a piece, at most: what is made of each takes some bytes however short it is.
 pub(super) const PIECE_ROWS: usize = 16 << 10;
-/// Longest row, or line, in bytes.
+/// Longest row, in bytes.
 const LONGEST: usize = 1 << 30;
+/// Longest line that is no row: no statement may have more.
+const LONGEST_LINE: usize = MAX_STATEMENT;
 /// How far from the end of a file it is looked for the end of the last rows, and for the last line.
 const END_WITHIN: u64 = 64 << 20;
 /// Longest text that is taken as what stands behind the last rows.
@@ -181,8 +185,7 @@ impl Input {
             self.start = 0;
         }
         if self.buffer.len() > LONGEST {
-            let message = format!("a line of more than {LONGEST} bytes");
-            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, self.at_line(self.line + 1, &message)));
+            return Err(self.too_long(LONGEST));
         }
         self.make_room()?;
         let count = match &mut self.source {
@@ -203,6 +206,11 @@ impl Input {
         self.read += count as u64;
         self.complete = count == 0;
         Ok(count > 0)
+    }
+
+    fn too_long(&self, most: usize) -> Error {
+        let message = format!("a line of more than {most} bytes");
+        Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, self.at_line(self.line + 1, &message))
     }
 
     /// Makes the buffer longer, if need be; a long one is charged.
@@ -238,7 +246,16 @@ impl Input {
                 Some(at) => break self.start + looked + at + 1,
                 None => looked = rest.len(),
             }
-            if !self.more()? {
+            if looked > LONGEST_LINE {
+                return Err(self.too_long(LONGEST_LINE));
+            }
+            let more = self.more();
+            // Before there is a statement it is a matter of the line.
+            let more = more.map_err(|error| match error.state() {
+                SqlState::OUT_OF_MEMORY => placed(self.at_line(self.line + 1, &described(&error)), &error),
+                _ => error,
+            });
+            if !more? {
                 break self.buffer.len();
             }
         };
@@ -523,6 +540,15 @@ mod tests {
         let mut nothing = Input::stream("x", Box::new("\u{feff}".as_bytes()));
         assert_eq!(nothing.next_line().unwrap(), Some(""));
         assert_eq!(nothing.next_line().unwrap(), None);
+    }
+
+    #[test]
+    fn a_line_longer_than_any_statement_was_read_to_its_end() {
+        let mut input = Input::stream("x", Box::new("select 1;\n".as_bytes().chain(std::io::repeat(b'x'))));
+        assert_eq!(input.next_line().unwrap(), Some("select 1;\n"));
+        let error = input.next_line().unwrap_err();
+        assert_eq!(error.to_string(), format!("x:2: a line of more than {MAX_STATEMENT} bytes"));
+        assert!(input.read < 2 * MAX_STATEMENT as u64, "{}", input.read);
     }
 
     #[test]

@@ -54,6 +54,8 @@ use std::time::Duration;
 
 /// Bad rows and statements that are listed; the others are counted.
 const LISTED: usize = 100;
+/// A longer line of a script is charged as the line that is taken apart, and as the statement that comes of it.
+const LONG_LINE: usize = 4 << 20;
 /// The last line of what `pg_dump` writes begins so, and its first lines tell that it is it.
 const PG_DUMP: (&str, &str) = ("-- PostgreSQL database dump", "-- PostgreSQL database dump complete");
 
@@ -335,6 +337,12 @@ impl Loader<'_, '_> {
             last_line = last_line.or(begins);
             if last_line.is_some_and(|expected| line.starts_with(expected)) {
                 last_line = None;
+            }
+            let mut copies = None;
+            if let Some(room) = self.room.as_ref().filter(|_| line.len() > LONG_LINE)
+                && let Err(error) = room.grow(&mut copies, 2 * line.len() as u64)
+            {
+                return Err(placed(input.at_line(start, &described(&error)), &error));
             }
             splitter.feed(line);
             if let Some(expected) = begins.filter(|_| is_file)
@@ -628,7 +636,7 @@ impl Loader<'_, '_> {
             built = rows::feed(input, &of, table, style, (&engine, share), (take, &mut bad), watch)?;
             Ok(())
         });
-        if !filled.map_err(|error| self.explain_build(data, error))? {
+        if !filled.map_err(|error| explained(data, error))? {
             return Ok(false);
         }
         self.outcome.bad_rows += bad_rows;
@@ -638,19 +646,20 @@ impl Loader<'_, '_> {
         self.outcome.built += 1;
         Ok(true)
     }
+}
 
-    fn explain_build(&mut self, data: &CopyData<'_>, error: Error) -> Error {
-        let is_memory = error.state() == SqlState::OUT_OF_MEMORY;
-        let has_place = error.state() == BAD_ROW || error.to_string().starts_with(data.file);
-        if has_place || (is_the_end(&error) && !is_memory) {
-            return error;
-        }
-        let error = match is_memory {
-            true => error.hint("a row's text takes four times its length: give more with --memory"),
-            false => error,
-        };
-        placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
+/// Why the rows of a table were not loaded, with the place of their statement where nothing else was told.
+fn explained(data: &CopyData<'_>, error: Error) -> Error {
+    let is_memory = error.state() == SqlState::OUT_OF_MEMORY;
+    let has_place = error.state() == BAD_ROW || error.to_string().starts_with(data.file);
+    if has_place || (is_the_end(&error) && !is_memory) {
+        return error;
     }
+    let error = match is_memory {
+        true => error.hint("a row's text takes four times its length: give more with --memory"),
+        false => error,
+    };
+    placed(format!("{}:{}: table {}: {}", data.file, data.line, data.table, described(&error)), &error)
 }
 
 /// The state of an error that names its row already.

@@ -1,7 +1,7 @@
 //! Rows that go to their table one by one, as by any COPY.
 
 use super::input::{Input, Piece, RowEnds};
-use super::{Bad, CopyData, Loader};
+use super::{Bad, CopyData, Loader, explained};
 use crate::session::Header;
 use crate::{Error, Result, SqlState};
 use gannet_store::{Job, Permit, Watch};
@@ -50,8 +50,11 @@ fn leave(job: &Job) -> Result<Option<Permit>> {
 impl Loader<'_, '_> {
     /// Loads the data as rows like any others; false where the statement could not be run and they were passed over.
     pub(super) fn ordinary(&mut self, data: &CopyData<'_>, input: &mut Input) -> Result<bool> {
-        let rows =
-            if self.options.skip { self.by_parts(data, input)? } else { Some(self.at_once(data, input)?) };
+        let rows = match self.options.skip {
+            true => self.by_parts(data, input),
+            false => self.at_once(data, input).map(Some),
+        };
+        let rows = rows.map_err(|error| explained(data, error))?;
         if let Some(rows) = rows {
             self.outcome.rows += rows;
             self.outcome.tables += 1;
@@ -78,7 +81,7 @@ impl Loader<'_, '_> {
             Ok(rows) => Ok(rows),
             Err(error) => {
                 self.watch.look()?;
-                let (line, column) = place_of(&error);
+                let (line, column) = place_of(&error, &data.table);
                 let line = line.map_or(data.line, |line| first + line - 1);
                 Err(super::row_error(data.file, &Bad { line, column, error }))
             }
@@ -131,13 +134,13 @@ impl Loader<'_, '_> {
                         tries.went_well(part.len());
                     }
                     Err(error) if part.len() == 1 => {
-                        if let Some(bad) = waiting.take_in(bytes, bad(line, error)) {
+                        if let Some(bad) = waiting.take_in(bytes, bad(data, line, error)) {
                             self.row_failed(data.file, bad)?;
                         }
                         tries.found_one();
                     }
                     Err(error) => {
-                        let before = place_of(&error)
+                        let before = place_of(&error, &data.table)
                             .0
                             .map(|line| rows_before(line.saturating_sub(lines(&header)), bytes, start, part));
                         tries.failed(part.len(), before);
@@ -164,7 +167,7 @@ impl Loader<'_, '_> {
                 self.watch.look()?;
                 match self.try_part(data, header, &bytes, row.line)? {
                     Ok(rows) => count += rows,
-                    Err(error) => still.push((bytes, bad(row.line, error))),
+                    Err(error) => still.push((bytes, bad(data, row.line, error))),
                 }
             }
             left = still;
@@ -252,8 +255,8 @@ impl Pieces {
 }
 
 /// A bad row, and its line.
-fn bad(line: u64, error: Error) -> Bad {
-    let (_, column) = place_of(&error);
+fn bad(data: &CopyData<'_>, line: u64, error: Error) -> Bad {
+    let (_, column) = place_of(&error, &data.table);
     Bad { line, column, error }
 }
 
@@ -304,8 +307,8 @@ impl Tries {
         };
     }
 
-    /// Of some rows one is bad: behind so many, if the error has told the place. That of what is looked at when all rows are there, foreign
-    /// keys say, is behind the last one.
+    /// Of some rows one is bad: behind so many, if the error has told the place. That of what is looked at when all rows are there may be behind
+    /// the last one.
     fn failed(&mut self, rows: usize, before: Option<usize>) {
         let before = before.filter(|before| *before < rows);
         self.suspect = before.map_or(rows, |before| before + 1);
@@ -336,10 +339,11 @@ fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Line and column of the data, where an error tells: `COPY t, line 3, column a: "x"`.
-fn place_of(error: &Error) -> (Option<u64>, Option<String>) {
-    let Some(context) = &error.fields().context else { return (None, None) };
-    let Some((_, behind)) = context.rsplit_once(", line ").or_else(|| context.split_once(", line ")) else {
+/// Line and column of a table's data, where an error tells: `COPY t, line 3, column a: "x"`. The name and the data may have any text.
+fn place_of(error: &Error, table: &str) -> (Option<u64>, Option<String>) {
+    let context = error.fields().context.as_deref().unwrap_or_default();
+    let behind = context.strip_prefix("COPY ").and_then(|behind| behind.strip_prefix(table));
+    let Some(behind) = behind.and_then(|behind| behind.strip_prefix(", line ")) else {
         return (None, None);
     };
     let digits = behind.find(|character: char| !character.is_ascii_digit()).unwrap_or(behind.len());
@@ -387,6 +391,20 @@ mod tests {
         }
         assert_eq!(tries(10_000, |_| false, true), (Vec::new(), 10));
         assert_eq!(tries(1, |_| true, true), (vec![0], 1));
+    }
+
+    #[test]
+    fn data_and_names_that_have_a_line_in_them_were_taken_for_the_place() {
+        for (table, rest, line, column) in [
+            ("t", "3, column a: \"x, line 9\"", 3, Some("a")),
+            ("t", "3: \"1\t, line 9, column b: \"", 3, None),
+            ("t, line 7", "12, column a, b: \"x\"", 12, Some("a, b")),
+            ("t", "4", 4, None),
+        ] {
+            let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, "bad");
+            let error = error.context(format!("COPY {table}, line {rest}"));
+            assert_eq!(place_of(&error, table), (Some(line), column.map(str::to_owned)), "{rest}");
+        }
     }
 
     #[test]

@@ -404,7 +404,8 @@ pub(super) fn created_table(words: &[String]) -> Option<&str> {
     }
 }
 
-/// Of `ALTER TABLE [ONLY] t ADD CONSTRAINT c PRIMARY KEY (...)` the table, as it is written.
+/// Of `ALTER TABLE [ONLY] t ADD CONSTRAINT c PRIMARY KEY (...)` the table, as it is written. One that does anything else as well is not meant:
+/// what that is may need the rows.
 pub(super) fn primary_key_of(words: &[String]) -> Option<&str> {
     let rest = match words {
         [alter, table, only, rest @ ..] if alter == "ALTER" && table == "TABLE" && only == "ONLY" => rest,
@@ -412,13 +413,30 @@ pub(super) fn primary_key_of(words: &[String]) -> Option<&str> {
         _ => return None,
     };
     match rest {
-        [name, add, constraint, _, primary, key, ..]
-            if [add, constraint, primary, key] == ["ADD", "CONSTRAINT", "PRIMARY", "KEY"] =>
+        [name, add, constraint, _, primary, key, behind @ ..]
+            if [add, constraint, primary, key] == ["ADD", "CONSTRAINT", "PRIMARY", "KEY"]
+                && is_all_of_a_key(behind) =>
         {
             Some(name)
         }
         _ => None,
     }
+}
+
+/// Whether these are the columns of a key, and its storage parameters, with which the statement ends.
+fn is_all_of_a_key(words: &[String]) -> bool {
+    let Some(behind) = behind_parentheses(words) else { return false };
+    let behind = match behind {
+        [with, parameters @ ..] if with == "WITH" => behind_parentheses(parameters),
+        behind => Some(behind),
+    };
+    behind.is_some_and(|behind| behind.iter().all(|word| word == ";"))
+}
+
+/// What stands behind the parentheses that the words begin with.
+fn behind_parentheses(words: &[String]) -> Option<&[String]> {
+    let end = words.iter().position(|word| word == ")")?;
+    (words[0] == "(").then(|| &words[end + 1..])
 }
 
 /// Whether the statement may change rows that are there, or what tables and columns are called.
@@ -712,6 +730,23 @@ mod tests {
     fn a_primary_key_is_found_for_its_table() {
         let words = words("ALTER TABLE ONLY public.\"a b\"\n    ADD CONSTRAINT p PRIMARY KEY (a, b);");
         assert_eq!(primary_key_of(&words), Some("public.\"a b\""));
+        let of = |behind: &str| {
+            let text = format!("ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY {behind}");
+            primary_key_of(&super::words(&text)).is_some()
+        };
+        for behind in ["(a)", "(\"x), y\", b) ;", "(a) WITH (fillfactor='70', x = 1);"] {
+            assert!(of(behind), "{behind}");
+        }
+        for behind in [
+            "(a), ADD CHECK (b > 0);",
+            "(a) WITH (x), DROP b;",
+            "(a) DEFERRABLE",
+            "USING INDEX i;",
+            "(a) USING (b)",
+            "",
+        ] {
+            assert!(!of(behind), "{behind}");
+        }
         assert_eq!(
             created_table(&super::words("CREATE TABLE public.\"a b\" (\n a int);")),
             Some("public.\"a b\"")

@@ -115,6 +115,9 @@ fn set<T>(slot: &mut Option<T>, value: T) -> Result<()> {
 
 fn option(reader: &mut Reader<'_>, options: &mut SequenceOptions) -> Result<()> {
     if reader.accept_words(&["as"]) {
+        if reader.at_end() {
+            return Err(reader.unexpected());
+        }
         let ty = with_parser(reader.take_until(2), |parser| parser.parse_data_type())?;
         return set(&mut options.ty, bind_type(&ty)?.0);
     }

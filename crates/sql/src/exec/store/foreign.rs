@@ -52,6 +52,8 @@ pub(super) struct ForeignKeys {
     needs: Vec<Need>,
     /// The first child whose parent will not come, and that will not change any more: what is wrong with the rows themselves is told before it.
     missing: Option<Need>,
+    /// Rows that were added.
+    inserted: u64,
     /// By table, and whether they only delete.
     writers: HashMap<(Oid, bool), Writer>,
     derived: HashMap<Oid, Arc<Derived>>,
@@ -125,6 +127,8 @@ enum Replacement {
 struct Need {
     by: Arc<Outgoing>,
     values: Vec<Value>,
+    /// Which of the statement's rows it is, from 0, if it was added.
+    row: Option<u64>,
 }
 
 fn positions(table: &Table, columns: &[ColumnNumber]) -> Result<Vec<usize>> {
@@ -292,6 +296,7 @@ impl ForeignKeys {
             unsettled: Vec::new(),
             needs: Vec::new(),
             missing: None,
+            inserted: 0,
             writers: HashMap::new(),
             derived: HashMap::new(),
             memory: Memory::default(),
@@ -325,7 +330,9 @@ impl ForeignKeys {
         row: &[Value],
     ) -> Result<()> {
         let relations = self.relations(context, table)?;
-        relations.outgoing.iter().try_for_each(|key| self.need(context, key, row))
+        let number = Some(self.inserted);
+        self.inserted += 1;
+        relations.outgoing.iter().try_for_each(|key| self.need(context, key, row, number))
     }
 
     /// A row was changed.
@@ -339,7 +346,7 @@ impl ForeignKeys {
         let relations = self.relations(context, table)?;
         for key in &relations.outgoing {
             if differ(old, new, &key.positions) {
-                self.need(context, key, new)?;
+                self.need(context, key, new, None)?;
             }
         }
         for key in &relations.incoming {
@@ -380,7 +387,13 @@ impl ForeignKeys {
     }
 
     /// Sees to it that a child's parent is there and stays.
-    fn need(&mut self, context: &Context<'_>, by: &Arc<Outgoing>, row: &[Value]) -> Result<()> {
+    fn need(
+        &mut self,
+        context: &Context<'_>,
+        by: &Arc<Outgoing>,
+        row: &[Value],
+        number: Option<u64>,
+    ) -> Result<()> {
         // The statement will fail at its end.
         if self.missing.is_some() {
             return Ok(());
@@ -395,10 +408,10 @@ impl ForeignKeys {
         let is_final = by.child.oid == self.root && !self.cyclic && self.actions.is_empty();
         if by.key.parent == self.root || !is_final {
             self.charge(context, row_bytes(&values) + size_of::<Need>())?;
-            self.needs.push(Need { by: Arc::clone(by), values });
+            self.needs.push(Need { by: Arc::clone(by), values, row: number });
             return Ok(());
         }
-        self.missing = Some(Need { by: Arc::clone(by), values });
+        self.missing = Some(Need { by: Arc::clone(by), values, row: number });
         Ok(())
     }
 
@@ -428,8 +441,8 @@ impl ForeignKeys {
         if self.missing.is_none() {
             self.act_on_all(context)?;
         }
-        if let Some(Need { by, values }) = &self.missing {
-            return Err(by.no_parent(context, values));
+        if let Some(need) = &self.missing {
+            return Err(need.no_parent(context));
         }
         for change in self.unsettled.drain(..).chain(self.refusals.drain(..)) {
             context.check()?;
@@ -438,10 +451,11 @@ impl ForeignKeys {
                 change.refuse(context)?;
             }
         }
-        for Need { by, values } in std::mem::take(&mut self.needs) {
+        for need in std::mem::take(&mut self.needs) {
             context.check()?;
-            if !by.lock_parent(context, &values)? && by.is_referred_by(context, &values)? {
-                return Err(by.no_parent(context, &values));
+            let Need { by, values, .. } = &need;
+            if !by.lock_parent(context, values)? && by.is_referred_by(context, values)? {
+                return Err(need.no_parent(context));
             }
         }
         self.bytes = 0;
@@ -694,6 +708,14 @@ impl Replacement {
 }
 
 impl Need {
+    fn no_parent(&self, context: &Context<'_>) -> Error {
+        let error = self.by.no_parent(context, &self.values);
+        match self.row {
+            Some(row) => error.row(row),
+            None => error,
+        }
+    }
+
     /// What it was charged as.
     fn bytes(&self) -> usize {
         row_bytes(&self.values) + size_of::<Need>()

@@ -389,10 +389,11 @@ fn copy_in(
     // What the reader found was told to the inserting side, which has failed by it; its own words are the better ones.
     read?;
     inserted.map_err(|error| {
-        let line = reading.line_of(rows);
-        match &error.fields().context {
-            Some(_) => error,
-            None => error.context(format!("COPY {}, line {line}", table.name)),
+        // What is looked at when all rows are there is about one before, or about none.
+        let line = reading.line_of(error.fields().row.unwrap_or(rows));
+        match (&error.fields().context, line) {
+            (None, Some(line)) => error.context(format!("COPY {}, line {line}", table.name)),
+            _ => error,
         }
     })?;
     Ok(rows)
@@ -640,10 +641,10 @@ impl Reading<'_> {
         self.rows += 1;
     }
 
-    /// The line that a row, one of those that may not be inserted yet, ends on.
-    fn line_of(&self, row: u64) -> u64 {
-        let before = self.lines.iter().rev().find(|&&(first, _)| first <= row);
-        before.map_or(0, |&(first, line)| line + (row - first))
+    /// The line that a row ends on, where that is known: of those that may not be inserted yet it is.
+    fn line_of(&self, row: u64) -> Option<u64> {
+        let before = self.lines.iter().rev().find(|&&(first, _)| first <= row && row < self.rows);
+        before.map(|&(first, line)| line + (row - first))
     }
 
     /// Reads the next line into the fields; false at the end.

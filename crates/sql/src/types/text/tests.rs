@@ -276,7 +276,9 @@ fn an_index_called_async_was_taken_for_an_option() {
         "COPY public.@ (@, b) FROM stdin",
     ];
     let mut taken = Vec::new();
-    for word in sqlparser::keywords::ALL_KEYWORDS.iter().map(|word| word.to_lowercase()) {
+    // Whoever reads before the parser knows one more.
+    let words = sqlparser::keywords::ALL_KEYWORDS.iter().chain(&["OVERRIDING"]);
+    for word in words.map(|word| word.to_lowercase()) {
         // A name of the same length that nobody knows, of a letter that nothing else has, takes two bytes for each, of 63.
         if quote_identifier(&word) != word || word.len() > 31 {
             continue;
