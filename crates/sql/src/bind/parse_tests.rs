@@ -67,6 +67,12 @@ fn what_the_parser_cannot_read_is_made_readable() {
         tree("select trim(leading from a), x isnull, t.only"),
         "SELECT TRIM(LEADING a), x IS NULL, t.only"
     );
+    assert_eq!(
+        tree(
+            "select trim(leading a, b), trim(trailing from f(a, b), c), trim(both a, b), trim(leading a from f(b, c))"
+        ),
+        "SELECT ltrim(a, b), rtrim(f(a, b), c), TRIM(a, b), TRIM(LEADING a FROM f(b, c))"
+    );
     assert_eq!(tree("drop index concurrently if exists i"), "DROP INDEX IF EXISTS i");
     assert_eq!(tree("select 1 for share"), "SELECT 1 WHERE true FOR SHARE");
 }
