@@ -36,7 +36,11 @@ impl<'a> Binder<'a> {
                     return Err(Error::unsupported("ODBC literal"));
                 }
                 let typed = self.value(value)?;
-                let (ty, modifier) = bind_type(data_type)?;
+                let (ty, modifier) = match data_type {
+                    // One character is what CAST and columns have without a length.
+                    DataType::Char(None) | DataType::Character(None) => (Type::Bpchar, NO_MODIFIER),
+                    _ => bind_type(data_type)?,
+                };
                 self.coerce(typed, ty, modifier, CastContext::Explicit)
             }
             Expr::Function(function) => self.call(function),
