@@ -154,7 +154,10 @@ impl Reader<'_> {
             if found && let Some(c @ ('-' | '+')) = next {
                 self.take_sign(c);
             }
-        } else if !found && let Some(c @ ('-' | '+')) = self.peek() {
+        } else if (self.picture.minus || self.picture.plus)
+            && !found
+            && let Some(c @ ('-' | '+')) = self.peek()
+        {
             self.sign = c;
         }
     }
