@@ -17,13 +17,14 @@
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `TRIM(LEADING FROM a)` | `TRIM(LEADING a)` |
 //! | `TRIM(LEADING a, b)` | `LTRIM(a, b)`: the parser loses the word |
+//! | `a OPERATOR(s.+) b` | `a` [`Token::CustomBinaryOperator`]`("s.+") b`, which binds as PostgreSQL's does |
 //! | `x ISNULL` | `x IS NULL` |
 //! | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
 //! | `((SELECT 1) UNION (SELECT 2))`, `(VALUES (1))` | with `WITH "`[`QUERY`]`" AS (VALUES (NULL))` behind the parenthesis |
 //! | `AS IDENTITY (START 5 SEQUENCE NAME s)` | `AS IDENTITY (CACHE $)`, where `$` is [`IDENTITY`] and the options' text, as they come in any order |
 //! | `IN ((SELECT 1), 2)` | `IN ("`[`LIST`]`", (SELECT 1), 2)` |
 
-use super::lookahead::{closing, symmetric_end, trims_list};
+use super::lookahead::{closing, operator_name, symmetric_end, trims_list};
 use super::parentheses::{Mark, marks};
 use super::tokens::{Lexeme, near};
 use crate::{Error, Result, SqlState};
@@ -623,6 +624,12 @@ impl Writer {
                 return Ok(at + 1);
             }
             K::LEADING | K::TRAILING if at > 1 && trims_list(lexemes, at - 2) => return Ok(at + 1),
+            K::OPERATOR if previous.is_some_and(ends_operand) => {
+                if let Some((name, end)) = operator_name(lexemes, at + 1) {
+                    self.put(Token::CustomBinaryOperator(name), lexeme);
+                    return Ok(end + 1);
+                }
+            }
             K::CONCURRENTLY
                 if previous.is_some_and(|p| p.keyword() == K::INDEX) && lexemes[0].keyword() == K::DROP =>
             {

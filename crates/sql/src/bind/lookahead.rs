@@ -1,5 +1,6 @@
 //! What the bridge has to know of the tokens behind a word.
 
+use super::identifier_text;
 use super::tokens::Lexeme;
 use sqlparser::keywords::Keyword as K;
 use sqlparser::tokenizer::Token;
@@ -55,4 +56,22 @@ pub(super) fn trims_list(lexemes: &[Lexeme], at: usize) -> bool {
         }
     }
     list
+}
+
+/// The name in `(s.+)` behind OPERATOR, which begins at `open`, and the closing parenthesis.
+pub(super) fn operator_name(lexemes: &[Lexeme], open: usize) -> Option<(String, usize)> {
+    let end = closing(lexemes, open)?;
+    let (operator, schemas) = lexemes[open + 1..end].split_last()?;
+    let mut name = String::new();
+    for part in schemas.chunks(2) {
+        match part {
+            [Lexeme { token: Token::Word(word), .. }, Lexeme { token: Token::Period, .. }] => {
+                name += &identifier_text(&word.value, word.quote_style.is_some());
+                name.push('.');
+            }
+            _ => return None,
+        }
+    }
+    let operator = operator.token.to_string();
+    operator.chars().all(|c| "+-*/<>=~!@#%^&|`?".contains(c)).then(|| (name + &operator, end))
 }

@@ -73,6 +73,10 @@ fn what_the_parser_cannot_read_is_made_readable() {
         ),
         "SELECT ltrim(a, b), rtrim(f(a, b), c), TRIM(a, b), TRIM(LEADING a FROM f(b, c))"
     );
+    assert_eq!(
+        tree("select a operator(pg_catalog.+) b << c, a operator(\"S\".<>) b"),
+        "SELECT a pg_catalog.+ b << c, a S.<> b"
+    );
     assert_eq!(tree("drop index concurrently if exists i"), "DROP INDEX IF EXISTS i");
     assert_eq!(tree("select 1 for share"), "SELECT 1 WHERE true FOR SHARE");
 }
