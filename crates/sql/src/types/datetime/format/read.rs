@@ -421,8 +421,10 @@ impl Fields {
         };
         let mut civil = self.time()?;
         (civil.year, civil.month, civil.day) = self.date()?;
+        // Of a year that is not given nobody knows how long its months are: a day behind the month's end is one of the next month.
+        let days = if self.knows_year() { days_in_month(civil.year, civil.month) } else { 31 };
         let valid = (1..=12).contains(&civil.month)
-            && (1..=days_in_month(civil.year, civil.month)).contains(&civil.day)
+            && (1..=days).contains(&civil.day)
             && (0..24).contains(&civil.hour)
             && (0..60).contains(&civil.minute)
             && (0..60).contains(&civil.second)
@@ -442,6 +444,12 @@ impl Fields {
             None
         };
         Ok(Moment { civil, offset, digits: self.digits.map_or(NO_MODIFIER, |digits| digits as Modifier) })
+    }
+
+    /// Whether what is given says of what year the day is.
+    fn knows_year(&self) -> bool {
+        let week = self.week.filter(|_| self.iso == Some(true));
+        [self.year, self.century, self.julian, week].iter().any(|field| field.is_some_and(|value| value != 0))
     }
 
     fn time(&self) -> Result<Civil> {
