@@ -768,6 +768,6 @@ fn written(lexeme: &Lexeme) -> String {
 }
 
 /// Whether what follows is a name, whatever word it is.
-fn is_name(before: &Lexeme) -> bool {
+pub(super) fn is_name(before: &Lexeme) -> bool {
     before.token == Token::Period || before.keyword() == K::AS
 }
