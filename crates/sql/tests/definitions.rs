@@ -851,11 +851,11 @@ fn between_symmetric_is_stored_as_it_was_written() {
          constraint c3 check (b between symmetric length('and)') and 99))",
     );
     let definitions = [
-        ["CHECK ((a BETWEEN SYMMETRIC (5) AND 1))"],
+        ["CHECK ((a between symmetric (5) and 1))"],
         [
-            "CHECK ((b NOT BETWEEN SYMMETRIC abs(a) + 1 AND CASE WHEN b BETWEEN SYMMETRIC 7 AND a THEN 3 ELSE (4) END AND b > 0))",
+            "CHECK ((b not between symmetric abs(a) + 1 and case when b between symmetric 7 and a then 3 else (4) end and b > 0))",
         ],
-        ["CHECK ((b BETWEEN SYMMETRIC length('and)') AND 99))"],
+        ["CHECK ((b between symmetric length('and)') and 99))"],
     ];
     let list = "select pg_get_constraintdef(oid) from pg_constraint where contype = 'c' order by conname";
     assert_eq!(sql.run(list).text(), definitions);

@@ -160,7 +160,8 @@ fn defaults_are_written_as_postgresql_reads_them_and_stay_as_they_are() {
     let site = Site::new();
     let definition = "create table t (a timestamp default now() at time zone 'utc', b bool default not true, c bool default 1 in (1, 2),
         d int default -1, e int default 1 + 1, f text default 'x', g date default '2024-01-02'::date, h timestamp default now(),
-        i numeric default (2 * 3), j text default null, k int default (7) + 1)";
+        i numeric default (2 * 3), j text default null, k int default (7) + 1, l int default - -5 not null, m int default @ -5,
+        \"n\"\"\"\"\" int default 3 check (\"n\"\"\"\"\" > - -1))";
     let first = site.database("first.gnt", definition);
     let text = dumped(&first, &dump::Options::default());
     for part in [
@@ -171,13 +172,16 @@ fn defaults_are_written_as_postgresql_reads_them_and_stay_as_they_are() {
         "DEFAULT now()",
         "DEFAULT (2 * 3)",
         "DEFAULT ((7) + 1)",
+        "DEFAULT (- -5)",
+        "DEFAULT (@ -5)",
+        "CHECK (\"n\"\"\"\"\" > - -1)",
     ] {
         assert!(text.to_lowercase().contains(&part.to_lowercase()), "{part} is not in {text}");
     }
     let second = site.database("second.gnt", "");
     loaded(&second, site.file("dump.sql", &text), &load::Options::default()).unwrap();
     assert_eq!(dumped(&second, &dump::Options::default()), text);
-    let rows = "insert into t (f) values ('y') returning b, c, d, e, g, i, j, k";
+    let rows = "insert into t (f) values ('y') returning b, c, d, e, g, i, j, k, l, m, \"n\"\"\"\"\"";
     assert_eq!(run(&first, rows), run(&second, rows));
 }
 

@@ -16,12 +16,15 @@
 //! | `ONLY` | nothing: there is no inheritance |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `TRIM(LEADING FROM a)` | `TRIM(LEADING a)` |
+//! | `TRIM(LEADING a, b)` | `LTRIM(a, b)`: the parser loses the word |
+//! | `a OPERATOR(s.+) b` | `a` [`Token::CustomBinaryOperator`]`("s.+") b`, which binds as PostgreSQL's does |
 //! | `x ISNULL` | `x IS NULL` |
 //! | `DROP INDEX CONCURRENTLY` | `DROP INDEX` |
 //! | `((SELECT 1) UNION (SELECT 2))`, `(VALUES (1))` | with `WITH "`[`QUERY`]`" AS (VALUES (NULL))` behind the parenthesis |
 //! | `AS IDENTITY (START 5 SEQUENCE NAME s)` | `AS IDENTITY (CACHE $)`, where `$` is [`IDENTITY`] and the options' text, as they come in any order |
 //! | `IN ((SELECT 1), 2)` | `IN ("`[`LIST`]`", (SELECT 1), 2)` |
 
+use super::lookahead::{closing, operator_name, symmetric_end, trims_list};
 use super::parentheses::{Mark, marks};
 use super::tokens::{Lexeme, near};
 use crate::{Error, Result, SqlState};
@@ -615,6 +618,18 @@ impl Writer {
             {
                 return Ok(at + 1);
             }
+            K::TRIM if trims_list(lexemes, at) => {
+                let name = if keyword(2) == K::LEADING { "ltrim" } else { "rtrim" };
+                self.put(Token::make_word(name, None), lexeme);
+                return Ok(at + 1);
+            }
+            K::LEADING | K::TRAILING if at > 1 && trims_list(lexemes, at - 2) => return Ok(at + 1),
+            K::OPERATOR if previous.is_some_and(ends_operand) => {
+                if let Some((name, end)) = operator_name(lexemes, at + 1) {
+                    self.put(Token::CustomBinaryOperator(name), lexeme);
+                    return Ok(end + 1);
+                }
+            }
             K::CONCURRENTLY
                 if previous.is_some_and(|p| p.keyword() == K::INDEX) && lexemes[0].keyword() == K::DROP =>
             {
@@ -761,38 +776,6 @@ fn written(lexeme: &Lexeme) -> String {
 }
 
 /// Whether what follows is a name, whatever word it is.
-fn is_name(before: &Lexeme) -> bool {
+pub(super) fn is_name(before: &Lexeme) -> bool {
     before.token == Token::Period || before.keyword() == K::AS
-}
-
-/// The parenthesis that closes the one at `open`, if there is one.
-fn closing(lexemes: &[Lexeme], open: usize) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, lexeme) in lexemes.iter().enumerate().skip(open) {
-        match lexeme.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth = depth.checked_sub(1)?,
-            _ => {}
-        }
-        if depth == 0 {
-            return (at > open).then_some(at);
-        }
-    }
-    None
-}
-
-/// The AND that ends the lower bound of BETWEEN SYMMETRIC, which begins at `from`.
-fn symmetric_end(lexemes: &[Lexeme], from: usize) -> Option<usize> {
-    let (mut open, mut betweens) = (0usize, 0usize);
-    for (at, lexeme) in lexemes.iter().enumerate().skip(from) {
-        match (&lexeme.token, lexeme.keyword()) {
-            (Token::LParen | Token::LBracket, _) | (_, K::CASE) => open += 1,
-            (Token::RParen | Token::RBracket, _) | (_, K::END) => open = open.checked_sub(1)?,
-            (_, K::BETWEEN) if open == 0 => betweens += 1,
-            (_, K::AND) if open == 0 && betweens == 0 => return Some(at),
-            (_, K::AND) if open == 0 => betweens -= 1,
-            _ => {}
-        }
-    }
-    None
 }

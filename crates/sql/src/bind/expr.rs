@@ -10,7 +10,7 @@ use crate::functions::record;
 use crate::logical::walk::{for_each_column, size};
 use crate::logical::{Comparison, Scalar, is_volatile};
 use crate::types::cast::{CastContext, context};
-use crate::types::{NO_MODIFIER, Type, Value, text};
+use crate::types::{Modifier, NO_MODIFIER, Type, Value, text};
 use crate::{Error, Result, SqlState};
 use sqlparser::ast::{self, DataType, Expr, Ident, Spanned};
 
@@ -36,7 +36,11 @@ impl<'a> Binder<'a> {
                     return Err(Error::unsupported("ODBC literal"));
                 }
                 let typed = self.value(value)?;
-                let (ty, modifier) = bind_type(data_type)?;
+                let (ty, modifier) = match data_type {
+                    // One character is what CAST and columns have without a length.
+                    DataType::Char(None) | DataType::Character(None) => (Type::Bpchar, NO_MODIFIER),
+                    _ => bind_type(data_type)?,
+                };
                 self.coerce(typed, ty, modifier, CastContext::Explicit)
             }
             Expr::Function(function) => self.call(function),
@@ -240,13 +244,18 @@ impl<'a> Binder<'a> {
         }
         let (ty, modifier) = bind_type(data_type)
             .map_err(|error| place(error, self.cast_place(kind, operand).map(|sign| sign + 2)))?;
-        // ARRAY[] has the type it is cast to.
-        if let (Expr::Array(ast::Array { elem, named: true }), Some(_)) = (inner(operand), ty.element())
-            && elem.is_empty()
-        {
-            return Ok(Typed::new(Scalar::Array { elements: Vec::new(), ty }, ty));
-        }
-        let typed = self.expr(operand)?;
+        let typed = match (inner(operand), ty.element()) {
+            (Expr::Array(ast::Array { elem, named: true }), Some(element)) => {
+                let elements = elem.iter().map(|part| self.expr(part)).collect::<Result<Vec<_>>>()?;
+                let at = position(inner(operand).span());
+                // Each element is converted by itself: they need no type in common.
+                if elements.iter().all(|part| part.ty.element().is_none()) {
+                    return self.cast_elements(elements, (ty, element, modifier), at);
+                }
+                self.array_of(elements, at)?
+            }
+            _ => self.expr(operand)?,
+        };
         let from = typed.ty;
         // Text converts to anything by being read.
         if context(from, ty).is_none() && from != Type::Unknown && from != ty && from.element().is_none() {
@@ -257,6 +266,18 @@ impl<'a> Binder<'a> {
             ));
         }
         self.coerce(typed, ty, modifier, CastContext::Explicit)
+    }
+
+    /// ARRAY[...] as an array of a type, whose element and modifier stand beside it.
+    fn cast_elements(
+        &mut self,
+        elements: Vec<Typed>,
+        (ty, element, modifier): (Type, Type, Modifier),
+        at: Option<usize>,
+    ) -> Result<Typed> {
+        let cast = |part| Ok(self.coerce(part, element, modifier, CastContext::Explicit)?.scalar);
+        let elements = elements.into_iter().map(cast).collect::<Result<Vec<_>>>()?;
+        Ok(Typed { scalar: Scalar::Array { elements, ty }, ty, modifier, position: at })
     }
 
     /// Where `::` stands.

@@ -26,6 +26,7 @@ mod group;
 mod literal_rows;
 mod literals;
 mod lock;
+mod lookahead;
 mod names;
 mod operators;
 mod parentheses;

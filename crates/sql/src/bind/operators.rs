@@ -23,19 +23,22 @@ pub(super) fn symbol(op: &BinaryOperator) -> Result<Symbol> {
     Ok(match op {
         BinaryOperator::And => Symbol::And,
         BinaryOperator::Or => Symbol::Or,
-        BinaryOperator::PGCustomBinaryOperator(parts) => {
-            let (name, schema) = parts
-                .split_last()
-                .map_or((String::new(), None), |(name, rest)| (name.clone(), rest.last().cloned()));
-            if schema.is_some_and(|schema| schema != "pg_catalog") {
-                let message = format!("operator does not exist: {}", parts.join("."));
+        // No operator has a point in its name.
+        BinaryOperator::Custom(name) => match name.rsplit_once('.') {
+            None => symbol_of(name),
+            Some(("pg_catalog", name)) => symbol_of(name),
+            Some(_) => {
+                let message = format!("operator does not exist: {name}");
                 return Err(Error::new(SqlState::UNDEFINED_FUNCTION, message));
             }
-            symbol_of(&name)
-        }
-        BinaryOperator::Custom(name) => symbol_of(name),
+        },
         BinaryOperator::PGBitwiseXor | BinaryOperator::BitwiseXor => Symbol::Other("#".to_owned()),
         BinaryOperator::Overlaps => return Err(Error::unsupported("OVERLAPS")),
+        // What is an operator's name comes as the one above.
+        BinaryOperator::PGCustomBinaryOperator(parts) => {
+            let name = parts.last().map_or("", String::as_str);
+            return Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{name}\"")));
+        }
         BinaryOperator::Xor
         | BinaryOperator::DuckIntegerDivide
         | BinaryOperator::MyIntegerDivide

@@ -7,6 +7,7 @@
 
 use super::bridge::{SHALLOW, bridge};
 use super::literal_rows::LiteralRows;
+use super::stored::Kept;
 use super::tokens::{Lexeme, at_end, near, tokenize};
 use super::utility;
 use super::{Kind, MAX_STATEMENT, Parsed};
@@ -54,7 +55,7 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Whether expressions of it are kept as the text that the syntax tree writes, and no string in it is anything else: it defines a table.
+    /// Whether expressions of it are kept as text: it defines a table.
     fn keeps_text(self) -> bool {
         let mut words = self.lexemes.iter().map(Lexeme::keyword);
         let defines = matches!(words.next(), Some(Keyword::CREATE | Keyword::ALTER));
@@ -220,11 +221,9 @@ pub(super) fn with_parser<T: Send>(
     source: Source<'_>,
     parse: impl FnOnce(&mut Parser<'_>) -> std::result::Result<T, ParserError> + Send,
 ) -> Result<T> {
-    let bridged = bridge(source.lexemes)?;
-    let mut tokens = bridged.tokens;
-    if source.keeps_text() {
-        tokens.iter_mut().for_each(|token| double_quotes(&mut token.token));
-    }
+    let kept = source.keeps_text().then(|| Kept::of(source));
+    let bridged = bridge(kept.as_ref().map_or(source.lexemes, |kept| &kept.lexemes))?;
+    let tokens = bridged.tokens;
     let run = move || run_parser(tokens, parse);
     let outcome = if bridged.nesting <= SHALLOW {
         run()
@@ -237,17 +236,8 @@ pub(super) fn with_parser<T: Send>(
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     };
-    outcome.map_err(|error| syntax_error(source, &error))
-}
-
-/// Doubles the quotes in a string. The syntax tree writes a string with two quotes side by side as if they were doubled already, so that
-/// what it is written from has to be.
-fn double_quotes(token: &mut Token) {
-    if let Token::SingleQuotedString(text) | Token::NationalStringLiteral(text) = token
-        && text.contains('\'')
-    {
-        *text = text.replace('\'', "''");
-    }
+    let parsed = outcome.map_err(|error| syntax_error(source, &error))?;
+    kept.and_then(|kept| kept.failed).map_or(Ok(parsed), Err)
 }
 
 fn run_parser<T>(

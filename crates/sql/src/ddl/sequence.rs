@@ -57,19 +57,19 @@ fn apply(context: &DdlContext<'_>, sequence: &mut Sequence, options: &Options, n
     // A limit that was the old type's limit becomes that of the new one.
     let widened = options.ty.is_some() && !new;
     let (old_least, old_most) = range(old_type)?;
-    let reset_maximum = new || widened && sequence.maximum == old_most;
-    let reset_minimum = new || widened && sequence.minimum == old_least;
+    let was_most = widened && sequence.maximum == old_most;
+    let was_least = widened && sequence.minimum == old_least;
     sequence.maximum = match options.maximum {
         Some(Some(value)) => value,
-        Some(None) => default_maximum,
-        None if reset_maximum => default_maximum,
-        None => sequence.maximum,
+        _ if was_most => most,
+        None if !new => sequence.maximum,
+        _ => default_maximum,
     };
     sequence.minimum = match options.minimum {
         Some(Some(value)) => value,
-        Some(None) => default_minimum,
-        None if reset_minimum => default_minimum,
-        None => sequence.minimum,
+        _ if was_least => least,
+        None if !new => sequence.minimum,
+        _ => default_minimum,
     };
     for (what, value) in [("MAXVALUE", sequence.maximum), ("MINVALUE", sequence.minimum)] {
         if !(least..=most).contains(&value) {

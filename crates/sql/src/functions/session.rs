@@ -77,7 +77,7 @@ fn set_config(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if !present(a, 0) {
         return Err(Error::new(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"));
     }
-    let value = if present(a, 1) { text(a, 1)? } else { "" };
+    let value = present(a, 1).then(|| text(a, 1)).transpose()?;
     let local = present(a, 2) && boolean(a, 2)?;
     call.context.session.set_setting(text(a, 0)?, value, local).map(Value::text)
 }

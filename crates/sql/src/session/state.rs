@@ -192,18 +192,18 @@ impl SessionState {
         Ok(self.settings.borrow().text(index).to_owned())
     }
 
-    /// Changes a setting, as `set_config()` does within a statement (`local`: for its transaction); gives its new text. Modes of the
-    /// transaction that are to be set before any query are refused, for this is one.
-    pub fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+    /// Changes a setting, as `set_config()` does within a statement (`local`: for its transaction; no value: to its default); gives its
+    /// new text. Modes of the transaction that are to be set before any query are refused, for this is one.
+    pub fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String> {
         let index = settings::find(name)?;
         let mode = match KEYS[index] {
             Key::TransactionIsolation => Some("SET TRANSACTION ISOLATION LEVEL must be called"),
             Key::TransactionReadOnly => Some("transaction read-write mode must be set"),
             _ => None,
         };
-        let Some(mode) = mode else { return self.change_setting(index, Some(value), local) };
+        let Some(mode) = mode else { return self.change_setting(index, value, local) };
         let before = self.setting(name)?;
-        let now = self.change_setting(index, Some(value), local)?;
+        let now = self.change_setting(index, value, local)?;
         // The next statement finds the transaction read-only, see `Open::follow_settings`.
         let may = now == before || KEYS[index] == Key::TransactionReadOnly && now == "on";
         if may {

@@ -326,6 +326,8 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         }
         K::DISCARD => discard(&mut reader)?,
         K::EXPLAIN => return explain(&mut reader).map(Some),
+        // EXPLAIN in other dialects.
+        K::DESC | K::DESCRIBE => return Err(source.unexpected(0)),
         K::COPY => return copy::parse(&mut reader).map(|copy| Some(Utility::Copy(Box::new(copy)))),
         K::VACUUM => maintenance(&mut reader).map(Utility::Vacuum)?,
         K::ANALYZE => maintenance(&mut reader).map(Utility::Analyze)?,

@@ -279,8 +279,8 @@ fn find_element(rest: &str) -> Option<(&'static str, bool)> {
 }
 
 /// Ten to a power.
-fn ten_to(power: usize) -> Result<Numeric> {
-    Numeric::from(10_i64).power(&Numeric::from(power as i64))
+fn ten_to(power: i64) -> Result<Numeric> {
+    Numeric::from(10_i64).power(&Numeric::from(power))
 }
 
 fn numeric_to_char(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {

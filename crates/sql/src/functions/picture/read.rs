@@ -39,7 +39,7 @@ pub(super) fn number(text: &str, picture: Picture) -> Result<Value> {
     }
     let mut number = number.fit((precision << 16 | scale as i32) + 4)?;
     if picture.shifted {
-        number = number.div(&ten_to(picture.multi)?)?;
+        number = number.mul(&ten_to(-(picture.multi as i64))?)?;
     }
     Ok(Value::Numeric(number))
 }
@@ -68,13 +68,13 @@ impl Reader<'_> {
                 self.at += 1;
             }
             Node::Comma | Node::Group => {
-                if (self.before + self.behind > 0 || !self.picture.fill) && self.peek() == Some(',') {
+                if !self.picture.fill && self.peek() == Some(',') {
                     self.at += 1;
                 }
             }
             Node::Currency => self.skip(1),
             Node::Ordinal { .. } => {
-                if self.sign != '-' && !self.picture.point {
+                if !self.picture.point {
                     self.skip(2);
                 }
             }
@@ -154,7 +154,10 @@ impl Reader<'_> {
             if found && let Some(c @ ('-' | '+')) = next {
                 self.take_sign(c);
             }
-        } else if !found && let Some(c @ ('-' | '+')) = self.peek() {
+        } else if (self.picture.minus || self.picture.plus)
+            && !found
+            && let Some(c @ ('-' | '+')) = self.peek()
+        {
             self.sign = c;
         }
     }

@@ -15,7 +15,7 @@ pub(super) fn numeric(value: &Numeric, mut picture: Picture) -> Result<Value> {
     }
     let mut shifted = value.clone();
     if picture.shifted {
-        shifted = value.mul(&ten_to(picture.multi)?)?;
+        shifted = value.mul(&ten_to(picture.multi as i64)?)?;
         picture.pre += picture.multi;
     }
     let text = shifted.round(picture.post as i32)?.to_string();
@@ -32,7 +32,7 @@ pub(super) fn int(value: i64, mut picture: Picture) -> Result<Value> {
     }
     let mut text = value.to_string();
     if picture.shifted {
-        text = Numeric::from(value).mul(&ten_to(picture.multi)?)?.round(0)?.to_string();
+        text = Numeric::from(value).mul(&ten_to(picture.multi as i64)?)?.round(0)?.to_string();
         picture.pre += picture.multi;
     }
     if picture.post > 0 {
@@ -124,7 +124,7 @@ fn scientific(value: &Numeric, picture: &Picture) -> Result<String> {
         Some(at) if at < point => (point - at) as i64 - 1,
         Some(at) => point as i64 - at as i64,
     };
-    let power = ten_to(exponent.unsigned_abs() as usize)?;
+    let power = ten_to(exponent.abs())?;
     let post = picture.post as i32;
     // A quotient has digits enough only where it is asked for them.
     let scaled =

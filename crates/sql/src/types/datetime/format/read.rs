@@ -2,17 +2,18 @@
 
 use super::pattern::{Field, Key, Node, parse};
 use super::{MONTHS, ROMAN_MONTHS, WEEKDAYS};
-use crate::types::datetime::Zone;
 use crate::types::datetime::calendar::{
     Civil, EPOCH_JULIAN, USECS_PER_SECOND, date_in_range, date_of_days, days_in_month, days_of_date,
     days_of_iso_week, timestamp_in_range,
 };
+use crate::types::datetime::{Zone, fit_timestamp};
+use crate::types::{Modifier, NO_MODIFIER};
 use crate::{Error, Result, SqlState};
 use std::num::IntErrorKind;
 
 /// SQL's `to_date`. Errors: 22007, 22008.
 pub fn to_date(text: &str, pattern: &str) -> Result<i64> {
-    let (civil, _) = Reader::read(text, pattern)?;
+    let Moment { civil, .. } = Reader::read(text, pattern)?;
     let days = days_of_date(civil.year, civil.month, civil.day);
     if !date_in_range(days) {
         let message = format!("date out of range: \"{text}\"");
@@ -23,15 +24,25 @@ pub fn to_date(text: &str, pattern: &str) -> Result<i64> {
 
 /// SQL's `to_timestamp(text, pattern)`: in the session's zone, unless the text has an offset. Errors: 22007, 22008.
 pub fn to_timestamp(text: &str, pattern: &str, zone: &Zone) -> Result<i64> {
-    let (civil, offset) = Reader::read(text, pattern)?;
+    let Moment { civil, offset, digits } = Reader::read(text, pattern)?;
     civil
         .to_timestamp()
         .and_then(|local| match offset {
             Some(seconds) => local.checked_sub(seconds * USECS_PER_SECOND),
             None => zone.to_utc(local),
         })
+        .map(|timestamp| fit_timestamp(timestamp, digits))
         .filter(|timestamp| timestamp_in_range(*timestamp))
         .ok_or_else(|| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
+}
+
+/// What a text says.
+struct Moment {
+    civil: Civil,
+    /// Seconds east of UTC, where given.
+    offset: Option<i64>,
+    /// Digits behind the second that the pattern asks for.
+    digits: Modifier,
 }
 
 fn invalid(message: String) -> Error {
@@ -50,6 +61,8 @@ struct Fields {
     second: Option<i64>,
     second_of_day: Option<i64>,
     micros: Option<i64>,
+    /// Digits of the last of FF1 to FF6.
+    digits: Option<u32>,
     millis: Option<i64>,
     weekday: Option<i64>,
     day: Option<i64>,
@@ -79,7 +92,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn read(text: &'a str, pattern: &str) -> Result<(Civil, Option<i64>)> {
+    fn read(text: &'a str, pattern: &str) -> Result<Moment> {
         let nodes = parse(pattern);
         let mut reader = Reader { rest: text, exact: false, minus: false, fields: Fields::default() };
         // Characters that were skipped and the pattern has not asked for yet.
@@ -277,7 +290,11 @@ impl<'a> Reader<'a> {
             Key::Minute => set(&mut fields.minute, value, field),
             Key::Second => set(&mut fields.second, value, field),
             Key::SecondOfDay => set(&mut fields.second_of_day, value, field),
-            Key::Fraction(_) => {
+            Key::Fraction(digits) => {
+                // US has six digits, too, but says nothing of the result.
+                if field.name.starts_with(['F', 'f']) {
+                    fields.digits = Some(digits);
+                }
                 let micros = match u32::try_from(used) {
                     Ok(used @ 0..=6) => value * 10_i64.pow(6 - used),
                     _ => value,
@@ -397,16 +414,17 @@ fn set(place: &mut Option<i64>, value: i64, field: Field) -> Result<()> {
 }
 
 impl Fields {
-    /// Day and time, and seconds east of UTC where given.
-    fn finish(&self, text: &str) -> Result<(Civil, Option<i64>)> {
+    fn finish(&self, text: &str) -> Result<Moment> {
         let out_of_range = || {
             let message = format!("date/time field value out of range: \"{text}\"");
             Error::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
         };
         let mut civil = self.time()?;
         (civil.year, civil.month, civil.day) = self.date()?;
+        // Of a year that is not given nobody knows how long its months are: a day behind the month's end is one of the next month.
+        let days = if self.knows_year() { days_in_month(civil.year, civil.month) } else { 31 };
         let valid = (1..=12).contains(&civil.month)
-            && (1..=days_in_month(civil.year, civil.month)).contains(&civil.day)
+            && (1..=days).contains(&civil.day)
             && (0..24).contains(&civil.hour)
             && (0..60).contains(&civil.minute)
             && (0..60).contains(&civil.second)
@@ -425,7 +443,13 @@ impl Fields {
         } else {
             None
         };
-        Ok((civil, offset))
+        Ok(Moment { civil, offset, digits: self.digits.map_or(NO_MODIFIER, |digits| digits as Modifier) })
+    }
+
+    /// Whether what is given says of what year the day is.
+    fn knows_year(&self) -> bool {
+        let week = self.week.filter(|_| self.iso == Some(true));
+        [self.year, self.century, self.julian, week].iter().any(|field| field.is_some_and(|value| value != 0))
     }
 
     fn time(&self) -> Result<Civil> {
