@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
             Key::Day { short } => {
                 let words = names(&WEEKDAYS, short);
                 let index = self.word(field, &words)? as i64;
-                set(&mut self.fields.weekday, index + 1, field)?;
+                set_as(&mut self.fields.weekday, (index, index + 1), field)?;
             }
             Key::Month { short } => {
                 let words = names(&MONTHS, short);
@@ -299,18 +299,21 @@ impl<'a> Reader<'a> {
                     Ok(used @ 0..=6) => value * 10_i64.pow(6 - used),
                     _ => value,
                 };
-                set(&mut fields.micros, micros, field)
+                set_as(&mut fields.micros, (value, micros), field)
             }
             Key::Millis => {
                 // More digits than three are as many thousandths: too many.
                 let scale = [1, 100, 10].get(used).copied().unwrap_or(1);
-                set(&mut fields.millis, value * scale, field)
+                set_as(&mut fields.millis, (value, value * scale), field)
             }
             Key::DayOfYear | Key::IsoDayOfYear => set(&mut fields.day_of_year, value, field),
             Key::DayOfMonth => set(&mut fields.day, value, field),
             Key::Weekday => set(&mut fields.weekday, value, field),
             // Monday is 1, as everywhere here Sunday is.
-            Key::IsoWeekday => set(&mut fields.weekday, value % 7 + 1, field),
+            Key::IsoWeekday => {
+                let weekday = if value >= 7 { 1 } else { value + 1 };
+                set_as(&mut fields.weekday, (value, weekday), field)
+            }
             Key::Week | Key::IsoWeek => set(&mut fields.week, value, field),
             Key::WeekOfMonth => set(&mut fields.week_of_month, value, field),
             Key::MonthNumber => set(&mut fields.month, value, field),
@@ -320,7 +323,7 @@ impl<'a> Reader<'a> {
             Key::Year(digits) | Key::IsoYear(digits) => {
                 fields.year_digits = digits;
                 let year = if digits < 4 && used < 4 { full_year(value) } else { value };
-                set(&mut fields.year, year, field)
+                set_as(&mut fields.year, (value, year), field)
             }
             // The quarter says nothing about the day.
             _ => Ok(()),
@@ -404,12 +407,17 @@ fn full_year(year: i64) -> i64 {
 
 /// A field may be given twice, with one value.
 fn set(place: &mut Option<i64>, value: i64, field: Field) -> Result<()> {
+    set_as(place, (value, value), field)
+}
+
+/// The same of a value that is read as one number and kept as another: PostgreSQL compares what is read with what was kept.
+fn set_as(place: &mut Option<i64>, (value, kept): (i64, i64), field: Field) -> Result<()> {
     if place.is_some_and(|before| before != value && before != 0) {
         let message = format!("conflicting values for \"{}\" field in formatting string", field.name);
         let error = invalid(message);
         return Err(error.detail("This value contradicts a previous setting for the same field type."));
     }
-    *place = Some(value);
+    *place = Some(kept);
     Ok(())
 }
 
@@ -488,8 +496,8 @@ impl Fields {
         }
         match given(self.week) {
             Some(week) if is_iso => {
-                // Monday is the first day.
-                let weekday = (given(self.weekday).unwrap_or(2) + 5) % 7;
+                // Monday is the first day, and whatever is none the last.
+                let weekday = given(self.weekday).map_or(0, |day| if day > 1 { day - 2 } else { 6 });
                 (year, month, day) = date_of_days(days_of_iso_week(year, week) + weekday);
             }
             Some(week) => day_of_year = Some((week - 1) * 7 + 1),
