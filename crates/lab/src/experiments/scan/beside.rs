@@ -356,7 +356,9 @@ mod tests {
     fn said(output: &Value) -> String {
         let folder = tempfile::tempdir().unwrap();
         let mut run = run(&folder.path().join("run"));
-        for ended in run.ended.iter_mut().filter(|ended| ended.id.starts_with("neighbour, Gannet's server, direct")) {
+        for ended in
+            run.ended.iter_mut().filter(|ended| ended.id.starts_with("neighbour, Gannet's server, direct"))
+        {
             ended.output = vec![output.clone()];
         }
         let texts = neighbour(&Found::new(&run)).into_iter().filter_map(|part| match part {
@@ -368,11 +370,18 @@ mod tests {
 
     #[test]
     fn a_neighbour_that_did_not_live_on_was_hurt() {
-        let (alone, beside) = (json!({ "touches": 100, "read_again": 0 }), json!({ "touches": 50, "read_again": 0 }));
+        let (alone, beside) =
+            (json!({ "touches": 100, "read_again": 0 }), json!({ "touches": 50, "read_again": 0 }));
         let well = said(&json!({ "alone": alone, "beside": beside }));
-        assert!(well.contains("It did not, by more than one block in a hundred, beside: Gannet's server, direct"), "{well}");
+        assert!(
+            well.contains("It did not, by more than one block in a hundred, beside: Gannet's server, direct"),
+            "{well}"
+        );
         let ended = said(&json!({ "alone": alone, "beside": beside, "neighbour_ended": "signal: 9" }));
-        assert!(ended.contains("did not live on beside: Gannet's server, direct (signal: 9; 1 of 1 times)"), "{ended}");
+        assert!(
+            ended.contains("did not live on beside: Gannet's server, direct (signal: 9; 1 of 1 times)"),
+            "{ended}"
+        );
         assert!(!ended.contains("It did not, by more"), "{ended}");
         let none = json!({ "touches": 0, "read_again": 0 });
         let stuck = said(&json!({ "alone": alone, "beside": none }));
