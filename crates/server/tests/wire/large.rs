@@ -180,7 +180,8 @@ fn formats_and_types_that_nobody_needs_take_memory_of_the_budget_or_none() {
         wire.series(std::slice::from_ref(&bound)).good();
     }
     let more = memory().saturating_sub(began);
-    assert!(more < 32 << 20, "{more} bytes");
+    // Page frames that are used meanwhile take some, too, by huge pages. All formats would be 100 MiB.
+    assert!(more < 64 << 20, "{more} bytes");
     // Those of columns are kept, and count.
     wire.run("rollback");
     let columns: Vec<String> = (0..1_500).map(|column| column.to_string()).collect();
