@@ -334,6 +334,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// The file's size.
     fn len(&self) -> Result<u64>;
 
+    /// Whether a name leads to it still, of those that the system counts.
+    ///
+    /// # Errors
+    /// Those of asking.
+    fn has_a_name(&self) -> Result<bool>;
+
     /// Whether the file is empty.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)

@@ -21,7 +21,7 @@ pub fn shorten(file: &dyn File, len: u64) -> Result<()> {
 }
 
 /// Removes a file, as [`Disk::remove`] does, and gives back what it has by steps, where it is large. Its name is gone durably before that: what a crash
-/// leaves is all of the file, or nothing.
+/// leaves is all of the file, or nothing. Where another name leads to it, a hard link say, the file stays as it is; whoever has it open sees it get shorter.
 ///
 /// # Errors
 /// Where the name may still be there.
@@ -29,9 +29,10 @@ pub fn remove_large(disk: &dyn Disk, path: &Path) -> Result<()> {
     // What cannot be opened goes at once.
     let opened = if disk.holds_objects() { None } else { disk.open(path, &OpenOptions::read_write()).ok() };
     disk.remove(path)?;
-    let Some(file) = opened.filter(|file| file.len().is_ok_and(|len| len > REMOVED_AT_ONCE)) else {
-        return Ok(());
+    let is_to_go = |file: &std::sync::Arc<dyn File>| {
+        file.len().is_ok_and(|len| len > REMOVED_AT_ONCE) && file.has_a_name().is_ok_and(|has| !has)
     };
+    let Some(file) = opened.filter(is_to_go) else { return Ok(()) };
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     disk.sync_dir(folder.unwrap_or(Path::new(".")))?;
     // Nobody finds it any more: what is not given back now is when it is closed.
@@ -77,6 +78,25 @@ mod tests {
                 assert_eq!(file.len().unwrap(), len, "{at}, {seed}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_has_another_name_stays_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link, soft) =
+            (folder.path().join("one"), folder.path().join("two"), folder.path().join("three"));
+        let len = REMOVED_AT_ONCE + 4096;
+        std::fs::File::create(&path).unwrap().set_len(len).unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        std::os::unix::fs::symlink(&link, &soft).unwrap();
+        let disk = crate::RealDisk::default();
+        for name in [&path, &soft] {
+            remove_large(&disk, name).unwrap();
+            assert!(!name.exists());
+            assert_eq!(std::fs::metadata(&link).unwrap().len(), len);
+        }
+        remove_large(&disk, &link).unwrap();
+        assert!(!link.exists());
     }
 
     #[test]

@@ -322,6 +322,10 @@ impl File for ThrottledFile {
         self.under.len()
     }
 
+    fn has_a_name(&self) -> Result<bool> {
+        self.under.has_a_name()
+    }
+
     fn is_poisoned(&self) -> bool {
         self.under.is_poisoned()
     }

@@ -175,6 +175,11 @@ impl File for ObjectFile {
         })
     }
 
+    fn has_a_name(&self) -> Result<bool> {
+        // An object is there, or it is nothing yet.
+        Ok(matches!(self.kind, Kind::Read(_)))
+    }
+
     fn is_poisoned(&self) -> bool {
         matches!(&self.kind, Kind::Upload(upload) if upload.has_failed())
     }

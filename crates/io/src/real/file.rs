@@ -390,6 +390,13 @@ impl File for RealFile {
         }
     }
 
+    fn has_a_name(&self) -> Result<bool> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.nlink() > 0),
+            Err(error) => Err(Error::from_os("ask for the names of", &self.path, "", error)),
+        }
+    }
+
     fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::SeqCst)
     }

@@ -128,6 +128,12 @@ impl File for SimFile {
         Ok(state.inode(&self.handle).visible.len())
     }
 
+    fn has_a_name(&self) -> Result<bool> {
+        let state = self.shared.state.lock();
+        state.power("stat", &self.handle.path)?;
+        Ok(state.names.live.files.values().any(|linked| *linked == self.handle.inode))
+    }
+
     fn is_poisoned(&self) -> bool {
         self.handle.poisoned.load(Relaxed)
     }

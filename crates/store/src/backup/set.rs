@@ -247,7 +247,7 @@ impl Among<'_> {
                 one.path()
             )
         });
-        Ok((removed, spared.or(complaint)))
+        Ok((removed, both(spared, complaint)))
     }
 }
 
@@ -265,13 +265,16 @@ impl Database {
             let options = BackupOptions { destination, since, compress: plan.compress };
             self.backup_counted(options, plan.statistics.as_ref(), watch)
         })?;
-        if let (None, Some(_), Some(archive)) = (&taken.complaint, plan.keep, &plan.archive) {
-            match self.prune_archive(&plan.folder, archive, watch) {
-                Ok((parts, complaint)) => (taken.removed_parts, taken.complaint) = (parts, complaint),
-                Err(error) => {
-                    taken.complaint = Some(format!("archived log could not be removed: {error}"));
+        // Whatever stays of older ones: log goes that none of those needs that are there.
+        if let (Some(_), Some(archive)) = (plan.keep, &plan.archive) {
+            let complaint = match self.prune_archive(&plan.folder, archive, watch) {
+                Ok((parts, complaint)) => {
+                    taken.removed_parts = parts;
+                    complaint
                 }
-            }
+                Err(error) => Some(format!("archived log could not be removed: {error}")),
+            };
+            taken.complaint = both(taken.complaint, complaint);
         }
         Ok(taken)
     }
@@ -418,6 +421,14 @@ fn root_of(latest: &Manifest, own: &[&BackupFile]) -> u64 {
     at.begin.backup_id
 }
 
+/// What there is of two complaints.
+fn both(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}; and {other}")),
+        (one, other) => one.or(other),
+    }
+}
+
 /// Spares what a backup may add to by way of one that is not in the folder: all that is not younger than that one. Says so, where there is something.
 fn spare_ancestors(doomed: &mut Vec<u64>, all: &[BackupFile], lineage: &Lineage) -> Option<String> {
     let id = |one: &BackupFile| one.manifest.begin.backup_id;
@@ -426,7 +437,8 @@ fn spare_ancestors(doomed: &mut Vec<u64>, all: &[BackupFile], lineage: &Lineage)
     let elsewhere = |one: &BackupFile| parent(one).filter(|parent| !is_here(parent.backup_id));
     let apart = all
         .iter()
-        .filter(|one| lineage.is_same_database(&one.manifest))
+        // Places in the log of another copy tell nothing of this one's.
+        .filter(|one| lineage.is_past(&one.manifest))
         .filter_map(|one| elsewhere(one).map(|parent| (one, parent)))
         .max_by_key(|(_, parent)| parent.start_lsn)?;
     let before = doomed.len();

@@ -155,7 +155,12 @@ impl Space {
     pub(crate) fn learn_end(&self, core: &Core, counted: u64) -> Result<()> {
         let mut allocations = self.lock(core);
         let groups = allocations.state.groups.len() as u64;
-        let (groups, end) = allocations.last_in_use(groups, counted)?;
+        let (mut groups, mut end) = allocations.last_in_use(groups, groups)?;
+        while groups > counted && end <= (groups - 1) * allocations.state.per_group + 1 {
+            // One that cannot be read may be in use, and whoever needs it is told.
+            let Ok(before) = allocations.last_in_use(groups - 1, groups - 1) else { break };
+            (groups, end) = before;
+        }
         self.forget_behind(&mut allocations.state, groups, end);
         Ok(())
     }
