@@ -3,6 +3,7 @@
 
 use crate::{Disk, File, OpenOptions, Result};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes of a file that are given back in one step.
 pub const REMOVED_AT_ONCE: u64 = 16 << 20;
@@ -29,7 +30,7 @@ pub fn remove_large(disk: &dyn Disk, path: &Path) -> Result<()> {
     // What cannot be opened goes at once.
     let opened = if disk.holds_objects() { None } else { disk.open(path, &OpenOptions::read_write()).ok() };
     disk.remove(path)?;
-    let is_to_go = |file: &std::sync::Arc<dyn File>| {
+    let is_to_go = |file: &Arc<dyn File>| {
         file.len().is_ok_and(|len| len > REMOVED_AT_ONCE) && file.has_a_name().is_ok_and(|has| !has)
     };
     let Some(file) = opened.filter(is_to_go) else { return Ok(()) };

@@ -8,7 +8,7 @@
 //! 3. Where the file ends for space management it may end for the file system later, never the other way round.
 //! 4. A group that was let go of is counted again only with a map that was formatted anew, whose first contents the log has behind the start of
 //!    every backup that did not count it. So the header never counts more groups than there are, and of those that an opening finds behind, whose
-//!    maps may be as they were left, it forgets those at the end of which nothing is in use ([`Space::learn_end`]).
+//!    maps may be as they were left, it forgets those at the end of which nothing is in use, as far as they can be read ([`Space::learn_end`]).
 
 use super::{Allocations, EXTENT_PAGES, Extent, SYSTEM, Space, State, map_page, read_map};
 use crate::core::Core;
@@ -147,19 +147,19 @@ impl Space {
     pub(crate) fn end_in_use(&self, core: &Core) -> Result<u64> {
         let mut allocations = self.lock(core);
         let groups = allocations.state.groups.len() as u64;
-        Ok(allocations.last_in_use(groups, 1)?.1 * EXTENT_PAGES)
+        Ok(allocations.last_in_use(groups)?.1 * EXTENT_PAGES)
     }
 
     /// Reads the map of the last group, which says where the used part of the file ends. Groups at the end that the header does not count, and of which
     /// nothing is in use, are forgotten, as by [`Space::retreat`].
     pub(crate) fn learn_end(&self, core: &Core, counted: u64) -> Result<()> {
         let mut allocations = self.lock(core);
-        let groups = allocations.state.groups.len() as u64;
-        let (mut groups, mut end) = allocations.last_in_use(groups, groups)?;
-        while groups > counted && end <= (groups - 1) * allocations.state.per_group + 1 {
+        let mut groups = allocations.state.groups.len() as u64;
+        let mut end = allocations.end_in(groups - 1)?;
+        while groups > counted && allocations.is_bare(groups - 1, end) {
             // One that cannot be read may be in use, and whoever needs it is told.
-            let Ok(before) = allocations.last_in_use(groups - 1, groups - 1) else { break };
-            (groups, end) = before;
+            let Ok(before) = allocations.end_in(groups - 2) else { break };
+            (groups, end) = (groups - 1, before);
         }
         self.forget_behind(&mut allocations.state, groups, end);
         Ok(())
@@ -188,7 +188,7 @@ impl Space {
             allocations.learn(group)?;
             allocations.maps.clear();
         }
-        let (groups, end) = allocations.last_in_use(groups, 1)?;
+        let (groups, end) = allocations.last_in_use(groups)?;
         let state = &mut *allocations.state;
         // What was in use is cut off by whoever knows that redo does not need it, and by nobody in passing.
         state.opened_with = state.opened_with.max(state.high_water);
@@ -239,26 +239,34 @@ impl End<'_> {
 }
 
 impl Allocations<'_> {
-    /// Groups that are needed, of the first so many, and no fewer than `least`; and the end of the last extent in use.
-    fn last_in_use(&mut self, mut groups: u64, least: u64) -> Result<(u64, u64)> {
+    /// Groups that are needed, of the first so many, and the end of the last extent in use.
+    fn last_in_use(&mut self, mut groups: u64) -> Result<(u64, u64)> {
         loop {
-            let first = (groups - 1) * self.state.per_group;
-            let place = self.map(groups - 1)?;
-            let extents: Vec<Extent> = read_map(&self.maps[place].page).collect();
-            self.maps.clear();
-            let is_used = |&index: &u64| {
-                extents[index as usize] != Extent::FREE || self.state.is_emptying(first + index)
-            };
-            match (0..self.state.per_group).rev().find(is_used) {
-                // Nothing but its own map.
-                Some(0) if groups > least.max(1) => groups -= 1,
-                Some(last) => return Ok((groups, first + last + 1)),
-                None => {
-                    let map = map_page(groups - 1, self.core.page_size);
-                    return Err(Error::damaged_page(map, "a space map that does not know its own extent"));
-                }
+            let end = self.end_in(groups - 1)?;
+            if groups == 1 || !self.is_bare(groups - 1, end) {
+                return Ok((groups, end));
             }
+            groups -= 1;
         }
+    }
+
+    /// The end of a group's last extent in use.
+    fn end_in(&mut self, group: u64) -> Result<u64> {
+        let first = group * self.state.per_group;
+        let place = self.map(group)?;
+        let extents: Vec<Extent> = read_map(&self.maps[place].page).collect();
+        self.maps.clear();
+        let is_used =
+            |&index: &u64| extents[index as usize] != Extent::FREE || self.state.is_emptying(first + index);
+        (0..self.state.per_group).rev().find(is_used).map(|last| first + last + 1).ok_or_else(|| {
+            let map = map_page(group, self.core.page_size);
+            Error::damaged_page(map, "a space map that does not know its own extent")
+        })
+    }
+
+    /// Whether a group whose last extent in use ends there has nothing but its own map.
+    fn is_bare(&self, group: u64, end: u64) -> bool {
+        end == group * self.state.per_group + 1
     }
 
     /// A page for what `tree` has in an extent that is being emptied: in one of the tree's others in front of where the file is to end, from
