@@ -211,8 +211,8 @@ pub(crate) fn before(core: &Core, at: UndoPtr, access: Access<'_>) -> Result<(Tx
 
 /// The record at `at`, where its page is in memory.
 pub(crate) fn read_resident(core: &Core, at: UndoPtr) -> Result<Option<UndoRecord>> {
-    match core.pool.resident(&core.volume, at.page()) {
-        Some((page, _)) => decode_at(&page, at, UndoRecord::decode).map(Some),
+    match core.pool.glimpse(&core.volume, at.page()) {
+        Some(page) => decode_at(&page, at, UndoRecord::decode).map(Some),
         None => Ok(None),
     }
 }

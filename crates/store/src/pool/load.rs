@@ -54,10 +54,20 @@ impl Pool {
         }
     }
 
-    /// The page, for reading, if a frame holds it; and whether the device may have older bytes of it, or part of newer ones.
+    /// The page, for reading, if a frame holds it; and whether the device may have older bytes of it, or part of newer ones. `None` says that
+    /// at some moment meanwhile the device had all of it, or that it is being read.
     pub(crate) fn resident(&self, volume: &Volume, id: PageId) -> Option<(SharedPage<'_>, bool)> {
         let key = FrameKey::new(volume.slot, id);
-        let index = self.table.find(key)?;
+        self.resident_at(self.table.find_surely(key)?, key)
+    }
+
+    /// The same for those to whom it is no harm when a page is missed that a frame holds.
+    pub(crate) fn glimpse(&self, volume: &Volume, id: PageId) -> Option<SharedPage<'_>> {
+        let key = FrameKey::new(volume.slot, id);
+        Some(self.resident_at(self.table.find(key)?, key)?.0)
+    }
+
+    fn resident_at(&self, index: u32, key: FrameKey) -> Option<(SharedPage<'_>, bool)> {
         let frame = &self.frames[index as usize];
         if frame.state() != State::Valid {
             return None;

@@ -111,7 +111,12 @@ impl Pool {
                 }
                 continue;
             }
-            let Some(index) = self.start_frame(key, access, queue) else { continue };
+            let index = match self.start_frame(key, access, queue) {
+                Start::Begun(index) => index,
+                Start::IsThere => continue,
+                // Looking for one takes as long for each of the others, and takes from all pages what tells which are used.
+                Start::NoFrame => break,
+            };
             started += 1;
             let slice = IoSlice { address: self.address(index), len: self.page_size };
             match (requests.last_mut(), run) {
@@ -162,18 +167,18 @@ impl Pool {
     }
 
     /// Reserves a frame for a page that is about to be read by the device.
-    fn start_frame(&self, key: FrameKey, access: Access<'_>, queue: u8) -> Option<u32> {
+    fn start_frame(&self, key: FrameKey, access: Access<'_>, queue: u8) -> Start {
         let recycled = match access {
             Access::Ring(ring) => self.recycle(ring),
             Access::Normal => None,
         };
-        let index = recycled.or_else(|| self.try_take_frame())?;
+        let Some(index) = recycled.or_else(|| self.try_take_frame()) else { return Start::NoFrame };
         let frame = &self.frames[index as usize];
         let shard = self.table.lock(key);
         if self.table.find_locked(key, &shard).is_some() {
             drop(shard);
             self.give_back(index);
-            return None;
+            return Start::IsThere;
         }
         frame.io_next.store(NIL, Ordering::Relaxed);
         frame.referenced.store(matches!(access, Access::Normal), Ordering::Relaxed);
@@ -183,8 +188,18 @@ impl Pool {
         // From here on the frame belongs to the device, not to a latch: the version has moved, visitors see the state.
         frame.latch.release_exclusive();
         self.remember_in_ring(access, index, key);
-        Some(index)
+        Start::Begun(index)
     }
+}
+
+/// What has become of a page that was to be read ahead.
+enum Start {
+    /// It is to be read into this frame.
+    Begun(u32),
+    /// Somebody else was first.
+    IsThere,
+    /// There is no frame for it now.
+    NoFrame,
 }
 
 #[cfg(test)]
@@ -257,6 +272,23 @@ mod tests {
             requests.iter().for_each(|request| completion.0.complete(request.token, Ok(())));
         }
         assert_eq!(pool.over.lock().len(), 4);
+    }
+
+    #[test]
+    fn where_no_frame_comes_free_one_is_looked_for_once() {
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new("f"), &gannet_io::OpenOptions::create_new()).unwrap();
+        let frames = 2 * crate::pool::OVER_FRAMES;
+        let pool = Pool::new(4096, frames, &Budget::new(64 << 20)).unwrap();
+        let queue = Arc::new(Held::default()) as Arc<dyn Queue>;
+        let volume = pool.attach(Volume::new(file, 1, vec![queue])).unwrap();
+        let count = pool.frames.len() as u64;
+        let pages: Vec<PageId> = (0..count).map(PageId).collect();
+        assert_eq!(pool.prefetch(&volume, &pages, Class::Prefetch, Access::Normal), pages.len());
+        let before = pool.hand.load(Ordering::Relaxed);
+        let more: Vec<PageId> = (count..count + 100).map(PageId).collect();
+        assert_eq!(pool.prefetch(&volume, &more, Class::Prefetch, Access::Normal), 0);
+        assert!(pool.hand.load(Ordering::Relaxed) - before <= 2 * pool.frames.len());
     }
 
     /// Short gaps of pages in memory are read over, longer ones are not, and what is in memory stays as it is.

@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. A page is in at most one frame. Insertions and removals of a page happen under the lock of its bucket's shard.
 //! 2. Readers take no lock. A reader may be led into a neighbouring chain by a concurrent removal and miss a page
-//!    that is there; [`Table::find_locked`] then has the last word. A reader may also be given a frame that has just
+//!    that is there; [`Table::find_locked`] then has the last word: whoever takes an absent page for one that the device has asks it
+//!    ([`Table::find_surely`]). A reader may also be given a frame that has just
 //!    got another page; whoever uses a frame checks its key again once it is latched.
 
 use crate::Result;
@@ -99,6 +100,11 @@ impl Table {
         self.find_locked(key, &self.lock(key))
     }
 
+    /// The frame of a page; `None` says that at some moment meanwhile no frame held it.
+    pub(crate) fn find_surely(&self, key: FrameKey) -> Option<u32> {
+        self.find(key).or_else(|| self.find_locked(key, &self.lock(key)))
+    }
+
     /// Locks the shard of `key`: needed for [`Table::find_locked`], [`Table::insert`] and [`Table::remove`].
     pub(crate) fn lock(&self, key: FrameKey) -> MutexGuard<'_, ()> {
         self.shards[self.bucket(key) % SHARDS].lock()
@@ -147,6 +153,9 @@ mod tests {
     use super::*;
     use gannet_base::PageId;
 
+    /// With a look that may miss some hundred of them do.
+    const LOOKS: u32 = 1_000_000;
+
     #[test]
     fn pages_are_found_until_removed() {
         let table = Table::new(100).unwrap();
@@ -181,6 +190,35 @@ mod tests {
         }
         let longest = lengths.iter().max().unwrap();
         assert!(*longest <= 8, "a chain of {longest} pages");
+    }
+
+    /// Who is led into another chain by a page that leaves its own takes nothing for absent.
+    #[test]
+    fn a_page_is_found_surely_while_the_one_before_it_comes_and_goes() {
+        let mut table = Table::new(8).unwrap();
+        table.buckets = table.buckets[..2].iter().map(|_| AtomicU32::new(NIL)).collect();
+        let in_bucket = |bucket: usize, number: usize| {
+            let keys = (0..).map(|page| FrameKey::new(7, PageId(page)));
+            keys.filter(|&key| table.bucket(key) == bucket).nth(number).expect("each has some")
+        };
+        let (wanted, before, elsewhere) = (in_bucket(0, 0), in_bucket(0, 1), in_bucket(1, 0));
+        let put = |key, frame| table.insert(key, frame, &table.lock(key));
+        put(wanted, 0);
+        put(before, 1);
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    for (from, to) in [(before, elsewhere), (elsewhere, before)] {
+                        table.remove(from, 1, &table.lock(from));
+                        put(to, 1);
+                    }
+                }
+            });
+            let missed = (0..LOOKS).filter(|_| table.find_surely(wanted).is_none()).count();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 
     #[test]
