@@ -72,6 +72,8 @@ struct Slot {
     sequence: u64,
     offset: u64,
     pages: Vec<PageId>,
+    /// Of each copy.
+    lsns: Vec<Lsn>,
 }
 
 /// What healing has done.
@@ -146,8 +148,13 @@ impl Healer<'_> {
                 && count <= batch_pages(self.page_size);
             if ours {
                 retired = retired.max(get_u64(&header, RETIRED_AT));
-                let pages = (0..count).map(|index| PageId(get_u64(&header, LIST_AT + index * 16))).collect();
-                slots.push(Slot { sequence: get_u64(&header, SEQUENCE_AT), offset, pages });
+                let listed = |index: usize, at: usize| get_u64(&header, LIST_AT + index * 16 + at);
+                slots.push(Slot {
+                    sequence: get_u64(&header, SEQUENCE_AT),
+                    offset,
+                    pages: (0..count).map(|index| PageId(listed(index, 0))).collect(),
+                    lsns: (0..count).map(|index| Lsn(listed(index, 8))).collect(),
+                });
             }
         }
         slots.retain(|slot| slot.sequence > retired);
@@ -164,10 +171,14 @@ impl Healer<'_> {
         }
         let copy = |index: usize| &copies[index * size..(index + 1) * size];
         // What is not whole belongs to an incomplete slot: its pages' homes were not touched by it, so damage there has
-        // another cause, which shows when the page is used.
-        let mut places: Vec<usize> = (0..slot.pages.len())
-            .filter(|&index| page::verify(copy(index), slot.pages[index], self.salt) == Verdict::Valid)
-            .collect();
+        // another cause, which shows when the page is used. The same holds for a copy that is whole and not the one which the header lists: the batch
+        // that was in the slot before has left it, and a slot between the two may have a newer one.
+        let is_there = |index: usize| {
+            let copy = copy(index);
+            page::verify(copy, slot.pages[index], self.salt) == Verdict::Valid
+                && page::lsn(copy) == slot.lsns[index]
+        };
+        let mut places: Vec<usize> = (0..slot.pages.len()).filter(|&index| is_there(index)).collect();
         places.retain(|&index| seen.insert(slot.pages[index]));
         // Homes behind the end of the file were never written, nor are they now: redo brings such pages to life.
         let end = self.data.len()?;
@@ -275,10 +286,11 @@ mod tests {
     const SALT: u64 = 7;
     const HOME: PageId = PageId(3);
 
-    /// A whole page, full of `byte`.
+    /// A whole page, full of `byte`, which is its LSN as well.
     fn filled(byte: u8) -> AlignedBuffer {
         let mut page = AlignedBuffer::zeroed(SIZE);
         page.fill(byte);
+        page::set_lsn(&mut page, Lsn(u64::from(byte)));
         page::seal(&mut page, HOME, SALT);
         page
     }
@@ -293,6 +305,15 @@ mod tests {
         heal(&*open(disk, "/ring"), &open(disk, "/data"), &*queue, SIZE, SALT)
     }
 
+    fn write_slot(ring: &dyn File, sequence: u64, listed: u8, copy: &AlignedBuffer) {
+        let mut slot = AlignedBuffer::zeroed(SLOT_HEADER + SIZE);
+        let list = [(HOME, Lsn(u64::from(listed)))].into_iter();
+        slot[..SLOT_HEADER].copy_from_slice(&header(sequence, 0, SALT, list));
+        slot[SLOT_HEADER..].copy_from_slice(copy);
+        let offset = sequence % SLOTS * slot_bytes(SIZE) as u64;
+        ring.write_at(Class::Deadline, offset, &slot, Durability::Cached).unwrap();
+    }
+
     /// A disk with a page at home, and its next state in a slot that a killed process was writing.
     fn left_by_a_kill(seed: u64) -> SimDisk {
         let disk = SimDisk::new(seed);
@@ -301,12 +322,21 @@ mod tests {
         data.write_at(Class::Foreground, HOME.0 * SIZE as u64, &filled(1), Durability::Durable).unwrap();
         ring.sync(Class::Foreground).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
-        let mut slot = AlignedBuffer::zeroed(SLOT_HEADER + SIZE);
-        slot[..SLOT_HEADER].copy_from_slice(&header(1, 0, SALT, [(HOME, Lsn(0))].into_iter()));
-        slot[SLOT_HEADER..].copy_from_slice(&filled(2));
-        let offset = slot_bytes(SIZE) as u64;
-        ring.write_at(Class::Deadline, offset, &slot, Durability::Cached).unwrap();
+        write_slot(&*ring, 1, 2, &filled(2));
         disk
+    }
+
+    #[test]
+    fn what_a_slot_had_before_it_was_half_written_heals_nothing() {
+        let disk = left_by_a_kill(1);
+        let (ring, data) = (open(&disk, "/ring"), open(&disk, "/data"));
+        disk.corrupt(Path::new("/data"), HOME.0 * SIZE as u64 + 100, 8, 1).unwrap();
+        // The header of a newer batch is there, and behind it is still the copy of an older one.
+        write_slot(&*ring, 2, 3, &filled(1));
+        assert_eq!(heal_on(&disk).unwrap().pages, [HOME]);
+        let mut home = AlignedBuffer::zeroed(SIZE);
+        data.read_at(Class::Foreground, HOME.0 * SIZE as u64, &mut home).unwrap();
+        assert!(home[..] == filled(2)[..]);
     }
 
     #[test]
