@@ -516,6 +516,37 @@ fn a_handle_of_an_earlier_opening_is_refused() {
 }
 
 /// Which trees a transaction keeps from being dropped is told, however it keeps them.
+/// What was taken back by half must not stay.
+#[test]
+fn a_transaction_whose_savepoint_cannot_be_gone_back_to_cannot_commit() {
+    let disk = SimDisk::new(6);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    let rows = 40_000;
+    for i in 0..rows {
+        txn.put(&tree, &key(i), &[1; 400]).unwrap();
+    }
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let savepoint = txn.savepoint();
+    txn.put(&tree, &key(0), b"of the transaction").unwrap();
+    // The row's page leaves memory.
+    for i in (rows / 2..rows).step_by(4).chain((rows / 2..rows).step_by(7)) {
+        txn.get(&tree, &key(i)).unwrap();
+    }
+    txn.put(&tree, &key(rows - 1), b"of the transaction").unwrap();
+    let data = Some("test.gnt".to_owned());
+    disk.set_faults(Faults { read_error: Chance::OneIn(1), only: data, ..Faults::default() });
+    txn.rollback_to(savepoint).unwrap_err();
+    disk.set_faults(Faults::default());
+    assert!(matches!(txn.commit(), Err(Error::Cancelled)));
+    let mut txn = db.begin(TransactionOptions::default());
+    for i in [0, rows - 1] {
+        assert_eq!(txn.get(&tree, &key(i)).unwrap().unwrap(), [1; 400], "row {i}");
+    }
+}
+
 #[test]
 fn held_trees_are_told() {
     let disk = SimDisk::new(9);

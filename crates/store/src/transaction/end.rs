@@ -26,7 +26,8 @@ impl Transaction {
         }
     }
 
-    /// Reverts everything since the savepoint, which stays valid; savepoints made after it do not.
+    /// Reverts everything since the savepoint, which stays valid; savepoints made after it do not. Where that fails amid it, as a page cannot be
+    /// read, the transaction can only be rolled back.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         if savepoint.owner != self.handle.number {
             return Err(Error::Invalid("a savepoint belongs to the transaction that made it".to_owned()));
@@ -35,7 +36,11 @@ impl Transaction {
         let Some(writing) = &mut self.writing else { return Ok(()) };
         writing.txn.note_revert();
         let newest = UndoPtr(writing.txn.newest_undo());
-        self.shared.revert_to(newest, savepoint.undo, writing.txn.id())?;
+        if let Err(error) = self.shared.revert_to(newest, savepoint.undo, writing.txn.id()) {
+            // Some of the changes are gone, and others are there.
+            self.shared.registry.doom(writing.txn.id());
+            return Err(error);
+        }
         writing.txn.set_newest_undo(savepoint.undo.0);
         match savepoint.locks {
             Some(mark) => drop(self.shared.locks.release_since(&writing.txn, mark)),
