@@ -113,6 +113,17 @@ pub(crate) struct Pacing {
     /// server was started with
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) job_latency_target: Option<Duration>,
+    /// auto: the work gives way to others; full: it goes as fast as it can, whoever waits for it (where a server does it, for superusers)
+    /// [default: auto]
+    #[arg(long, value_name = "PACE", conflicts_with = "job_latency_target")]
+    pub(crate) job_pace: Option<JobPace>,
+}
+
+/// Whether a job gives way.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum JobPace {
+    Auto,
+    Full,
 }
 
 #[derive(Args, Debug)]

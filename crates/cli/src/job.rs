@@ -1,7 +1,7 @@
 //! Running a job: on a file that nobody has open, on one that a server has open, or at an address; with its progress, Ctrl-C, and what
 //! is said of it at the end.
 
-use crate::arguments::{Opening, OwnLog, Pacing};
+use crate::arguments::{JobPace, Opening, OwnLog, Pacing};
 use crate::interrupt;
 use crate::output::printable;
 use crate::progress::Progress;
@@ -14,7 +14,7 @@ use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Re
 use gannet_sql::load::Request;
 use gannet_store::{
     ArchiveReport, ArchiveState, Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs,
-    OpenOptions, Unit, Watch,
+    OpenOptions, Pace, Unit, Watch,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -49,20 +49,43 @@ impl Opening {
 }
 
 impl Pacing {
-    /// Refuses what has no effect where no server does the work, and none is there whose users could be heeded.
-    pub(crate) fn refuse_here(self) -> Result<()> {
-        match self.job_latency_target {
-            Some(_) => bail!("--job-latency-target is for what a server does: give --server, too"),
-            None => Ok(()),
+    pub(crate) fn is_full(self) -> bool {
+        self.job_pace == Some(JobPace::Full)
+    }
+
+    /// Has jobs of this process go so, where no server does the work. Refuses what has no effect there, as nobody is there whose requests could be
+    /// heeded.
+    pub(crate) fn set_here(self, engine: &Engine) -> Result<()> {
+        if self.job_latency_target.is_some() {
+            bail!("--job-latency-target is for what a server does: give --server, too");
+        }
+        engine.set_job_pace(self.here());
+        Ok(())
+    }
+
+    fn here(self) -> Pace {
+        if self.is_full() {
+            Pace::Full
+        } else {
+            Pace::with_target(self.job_latency_target.unwrap_or_default())
         }
     }
 
     /// Has a server pace the jobs of this connection so.
     pub(crate) fn ask_for(self, connection: &mut Connection) -> Result<()> {
-        let Some(target) = self.job_latency_target else { return Ok(()) };
-        let micros = target.as_nanos().div_ceil(1000);
-        let statement = format!("SET job_latency_target = '{micros}us'");
-        ask(connection, &statement).context("the server does not take --job-latency-target").map(drop)
+        if let Some(target) = self.job_latency_target {
+            let micros = target.as_nanos().div_ceil(1000);
+            let statement = format!("SET job_latency_target = '{micros}us'");
+            ask(connection, &statement).context("the server does not take --job-latency-target")?;
+        }
+        let pace = match self.job_pace {
+            Some(JobPace::Auto) => "auto",
+            Some(JobPace::Full) => "full",
+            None => return Ok(()),
+        };
+        ask(connection, &format!("SET job_pace = {pace}"))
+            .context("the server does not take --job-pace")
+            .map(drop)
     }
 }
 
@@ -109,7 +132,7 @@ impl Place {
             other => {
                 let database = other.with_context(|| format!("cannot open {path:?}"))?;
                 // Nobody else is here; should somebody be some day, it is for them.
-                engine.set_job_latency_target(pacing.job_latency_target.filter(|target| !target.is_zero()));
+                engine.set_job_pace(pacing.here());
                 Ok(Place::File(database))
             }
         }

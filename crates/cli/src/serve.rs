@@ -8,7 +8,7 @@ use gannet_io::{Disk, RealDisk, RealOptions, RecordedDisk};
 use gannet_server::settings::Settings;
 use gannet_server::window::Windows;
 use gannet_server::{Server, ServerOptions};
-use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, RestartPhase, Severity};
+use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, Pace, RestartPhase, Severity};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -59,9 +59,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     engine.check_machine().map_err(|error| settings.refuse("memory", error))?;
     let disk = open_disk(settings.path("io_record").as_deref())?;
     let engine = Engine::with_disk(disk, &engine).map_err(|error| settings.refuse("memory", error))?;
-    engine.set_job_latency_target(
-        Some(settings.duration("job_latency_target")?).filter(|target| !target.is_zero()),
-    );
+    engine.set_job_pace(Pace::with_target(settings.duration("job_latency_target")?));
     let mut window = SweepWindow { windows: settings.sweep_window()?, looked: None };
     window.follow(&engine);
     interrupt::listen()?;

@@ -56,7 +56,7 @@ impl Crew {
         self.ended.notify_all();
     }
 
-    /// Has so many threads that stand by, and the reserve, run `body`, which returns once it is over; `wake` is to wake those of them that
+    /// Has so many threads that stand by, and the reserve, or for a job at full pace one thread more, run `body`, which returns once it is over; `wake` is to wake those of them that
     /// wait for something to do. `look` fails when the job is to end.
     pub(crate) fn run(
         &self,
@@ -80,8 +80,12 @@ impl Crew {
                     })
                     .ok()
             };
-            let mut crew: Vec<_> = (0..threads).map(|_| spawn(Reserve::stand_by)).collect();
-            crew.push(spawn(Reserve::enlist));
+            let (first, last): (fn(&Reserve), fn(&Reserve)) = match job.is_at_full_pace() {
+                true => (|_| Reserve::work(), |_| Reserve::work()),
+                false => (Reserve::stand_by, Reserve::enlist),
+            };
+            let mut crew: Vec<_> = (0..threads).map(|_| spawn(first)).collect();
+            crew.push(spawn(last));
             self.look_after(look, job);
             wake();
             for thread in crew.into_iter().flatten() {

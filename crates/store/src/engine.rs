@@ -3,7 +3,7 @@
 use crate::archive::{self, ArchiveVerifyReport, Extension, RecoveryTarget};
 use crate::backup::{self, Ask, Reception, RestoreReport, Source, Taken, VerifyReport};
 use crate::database::Database;
-use crate::jobs::{Jobs, Pacer, Users, Watch};
+use crate::jobs::{Jobs, Pace, Pacer, Users, Watch};
 use crate::page::PAGE_SIZES;
 use crate::pool::{MIN_FRAMES, Pool};
 use crate::temp::{TempFile, TempSpace, TempStats};
@@ -319,10 +319,9 @@ impl Engine {
         &self.users
     }
 
-    /// How long what others ask of the device may take beside jobs that do not say, on average; `None`, the default: their statements are
-    /// slowed by no more than half as long again, and what they ask of the device takes no more than twice as long.
-    pub fn set_job_latency_target(&self, target: Option<Duration>) {
-        self.pacer.set_target(target);
+    /// How jobs are paced from now on that do not say. A job's threads have processors by what holds when it begins.
+    pub fn set_job_pace(&self, pace: Pace) {
+        self.pacer.set_pace(pace);
     }
 
     /// Whether long sweeps may begin by themselves from now on, which they may by default; short ones, those for somebody who finds no

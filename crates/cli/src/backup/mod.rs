@@ -325,8 +325,8 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
 }
 
 fn restore_here(sources: &[PathBuf], target: &Path, arguments: &Restore) -> Result<Restored> {
-    arguments.pacing.refuse_here()?;
     let engine = arguments.opening.engine()?;
+    arguments.pacing.set_here(&engine)?;
     let source = source(&engine, sources)?;
     let order = JobOrder { about: about(sources), ..JobOrder::new(JobKind::Restore) };
     let open = OpenOptions {

@@ -31,8 +31,9 @@ impl Who {
     fn find(arguments: &Verify) -> Result<Self> {
         Ok(match &arguments.server {
             None => {
-                arguments.pacing.refuse_here()?;
-                Who::Here(arguments.opening.engine()?)
+                let engine = arguments.opening.engine()?;
+                arguments.pacing.set_here(&engine)?;
+                Who::Here(engine)
             }
             Some(server) => Who::Server(ByServer::find(server, arguments.pacing, "verify")?),
         })

@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         Place::File(store) => {
             // Others may wait for the machine: beside a full server it took half of the processors. Nobody waits for a database that is not complete yet.
             match partial {
+                _ if arguments.pacing.is_full() => {}
                 Some(_) => thread::stand_by(),
                 None => thread::step_back(),
             }

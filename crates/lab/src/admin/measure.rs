@@ -1,11 +1,11 @@
 //! One task, alone and beside users.
 //!
 //! The users work for a while that does not count; then in a closed loop without the task, with it, without it; then in an open loop, at half of what they reached
-//! without it, likewise. Then they are gone, and the task runs alone. A compaction leaves little to the next one: alone it runs on a copy, before.
+//! without it, likewise; and for a task that can be asked not to heed them ([`Haste`]) once more in a closed loop, with it so. Then they are gone, and the task runs alone. A compaction leaves little to the next one: alone it runs on a copy, before.
 
 use super::garbage::{self, Snapshot, Sweeper};
 use super::place::{Place, Ran, Setup, go_on};
-use super::task::Task;
+use super::task::{Haste, Task};
 use super::users::{Phase, Users};
 use crate::device::{self, Counters};
 use crate::tpcc::connection::Connect;
@@ -137,7 +137,8 @@ impl Measure<'_> {
             let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
             let stop = || self.stop.load(Ordering::Relaxed);
             // Looking at what it takes would slow a short one down; the first run is looked at, which is the only one where it is long.
-            let ran = place.run(self.task, number, self.times.limit * 4, runs.is_empty(), &stop)?;
+            let ran =
+                place.run((self.task, Haste::None), number, self.times.limit * 4, runs.is_empty(), &stop)?;
             room = room.or(ran.room);
             runs.push(ran);
             if !self.task.repeats() || began.elapsed() > ALONE.0 || runs.len() >= ALONE.1 {
@@ -174,23 +175,31 @@ impl Measure<'_> {
         let alone = |rate, time| users.work(self.next(), rate, time, None, self.stop);
         let warm_up = alone(None, self.times.warm_up)?;
         let before = alone(None, self.times.each)?;
-        let with = self.with_task(place, &users, None)?;
+        let with = self.with_task(place, &users, None, Haste::None)?;
         let behind = alone(None, self.times.each)?;
         place.clean()?;
         let rate = (before.per_second + behind.per_second) / 4.0;
         let calm = alone(Some(rate), self.times.each)?;
-        let calm_with = self.with_task(place, &users, Some(rate))?;
+        let calm_with = self.with_task(place, &users, Some(rate), Haste::None)?;
         let calm_behind = alone(Some(rate), self.times.each)?;
         place.clean()?;
-        Ok(json!({
+        let mut phases = json!({
             "warm_up": warm_up.json,
             "closed": { "before": before.json, "with": with.json, "behind": behind.json },
             "open": { "before": calm.json, "with": calm_with.json, "behind": calm_behind.json },
-        }))
+        });
+        if self.task.can_hurry(setup.side) {
+            let before = alone(None, self.times.each)?;
+            let with = self.with_task(place, &users, None, Haste::Full)?;
+            let behind = alone(None, self.times.each)?;
+            place.clean()?;
+            phases["hurried"] = json!({ "before": before.json, "with": with.json, "behind": behind.json });
+        }
+        Ok(phases)
     }
 
     /// Users beside the task, which runs again and again until their time is over, and to its end. They leave sooner where it is not to run any more: what they do then says nothing of it.
-    fn with_task(&self, place: &Place, users: &Users<'_>, rate: Option<f64>) -> Result<Phase> {
+    fn with_task(&self, place: &Place, users: &Users<'_>, rate: Option<f64>, haste: Haste) -> Result<Phase> {
         go_on(self.stop)?;
         let held = Mutex::new(self.garbage(place)?);
         let most = self.task.runs_most();
@@ -214,7 +223,7 @@ impl Measure<'_> {
                     snapshot.release()?;
                 }
                 let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
-                let ran = place.run(self.task, number, self.times.limit, false, ends_early)?;
+                let ran = place.run((self.task, haste), number, self.times.limit, false, ends_early)?;
                 let mut told = ran.to_json();
                 told["began"] = begun.as_secs_f64().into();
                 runs.push(told);

@@ -2,7 +2,7 @@
 
 use super::files;
 use super::garbage::{self, Sweeper};
-use super::task::{self, Task};
+use super::task::{self, Haste, Task};
 use crate::confine::end;
 use crate::firebird;
 use crate::gannet::forget_hot;
@@ -294,14 +294,14 @@ impl Place {
     /// It fails, or `ends_early` says that it is to end.
     pub fn run(
         &self,
-        task: Task,
+        (task, haste): (Task, Haste),
         number: u32,
         limit: Duration,
         weighs: bool,
         ends_early: &dyn Fn() -> bool,
     ) -> Result<Ran> {
         let (server, out) = (self.server()?, self.out());
-        let command = task.command(server, &out, number)?;
+        let command = task.command(server, &out, number, haste)?;
         let unsynced = task.unsynced(server, &out, number);
         let (mut ran, text, complaint) =
             self.finish(task.name(), command, limit, weighs, ends_early, unsynced.as_deref())?;

@@ -4,7 +4,7 @@
 use super::garbage::{self, Snapshot, Sweeper};
 use super::measure::Times;
 use super::place::{Place, Setup, go_on};
-use super::task::Task;
+use super::task::{Haste, Task};
 use super::users::Users;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub fn sizes(setup: &Setup, limit: Duration, stop: &AtomicBool) -> Result<Value>
         for _ in 0..SIZED_TIMES.0 {
             go_on(stop)?;
             number += 1;
-            let ran = place.run(task, number, limit, false, &ends_early)?;
+            let ran = place.run((task, Haste::None), number, limit, false, &ends_early)?;
             runs.push(ran.to_json());
             if ran.time > SIZED_TIMES.1 {
                 break;
@@ -92,7 +92,7 @@ pub fn sweeps(setup: &Setup, every: &[u32], limit: Duration, stop: &AtomicBool) 
         let rows = garbage::scattered(&place, every, number as u32 * PRIME)?;
         let amount = garbage::amount(&place, setup.side)?;
         snapshot.release()?;
-        let ran = place.run(Task::Sweep, number as u32, limit, false, &ends_early)?;
+        let ran = place.run((Task::Sweep, Haste::None), number as u32, limit, false, &ends_early)?;
         points.push(json!({ "rows": rows, "garbage": amount, "run": ran.to_json() }));
     }
     let told = json!({
@@ -113,7 +113,7 @@ pub fn changes(setup: &Setup, shares: &[f64], limit: Duration, stop: &AtomicBool
     let place = Place::begin(setup, Sweeper::Server)?;
     let ends_early = || stop.load(Ordering::Relaxed);
     // In this order: Firebird has the next one add to the latest, which is to be the chain's.
-    let full = place.run(Task::Backup, 0, limit, false, &ends_early)?;
+    let full = place.run((Task::Backup, Haste::None), 0, limit, false, &ends_early)?;
     place.prepare(Task::Incremental, stop)?;
     let mut points = Vec::new();
     for (number, &share) in shares.iter().enumerate() {
@@ -123,7 +123,8 @@ pub fn changes(setup: &Setup, shares: &[f64], limit: Duration, stop: &AtomicBool
         } else {
             0
         };
-        let ran = place.run(Task::Incremental, number as u32 + 1, limit, false, &ends_early)?;
+        let ran =
+            place.run((Task::Incremental, Haste::None), number as u32 + 1, limit, false, &ends_early)?;
         points.push(json!({ "share": share, "rows": rows, "run": ran.to_json() }));
     }
     place.prove(Task::Incremental, 0, stop)?;

@@ -15,6 +15,15 @@ const MEMORY: &str = "32MiB";
 /// What a task tells of one thing is kept up to so many bytes.
 const TOLD: usize = 4096;
 
+/// How Gannet's tasks are asked to heed users. Those of the others know nothing of the kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Haste {
+    /// As they do by themselves.
+    None,
+    /// They go as fast as they can: `--job-pace full`.
+    Full,
+}
+
 /// What an administrator has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
@@ -116,6 +125,11 @@ impl Task {
         !matches!(self, Task::Incremental | Task::Sweep)
     }
 
+    /// Whether it can be asked not to heed users.
+    pub fn can_hurry(self, side: Side) -> bool {
+        side == GANNET && self != Task::Copy
+    }
+
     /// Whether it has as much to do each time.
     pub fn repeats(self) -> bool {
         self != Task::Sweep
@@ -159,13 +173,17 @@ impl Task {
     ///
     /// # Errors
     /// The server has no such task, or a program is missing.
-    pub fn command(self, server: &sides::Server, out: &Path, number: u32) -> Result<Command> {
+    pub fn command(self, server: &sides::Server, out: &Path, number: u32, haste: Haste) -> Result<Command> {
         let side = server.side();
         if self.tool(side).is_none() {
             bail!("{} has no task {}", side.title(), self.name());
         }
         let made = self.made(side, out, number);
-        self.command_for(server, out, &made)
+        let mut command = self.command_for(server, out, &made)?;
+        if haste == Haste::Full {
+            command.args(["--job-pace", "full"]);
+        }
+        Ok(command)
     }
 
     /// The same with what it makes as `made`.

@@ -59,7 +59,9 @@ impl Session {
         let work = move |database: &Database, origin: Origin, watch: &mut Watch<'_>| {
             database.0.timer.start();
             // It builds trees, and holds their tables.
-            thread::step_back();
+            if !watch.job().is_at_full_pace() {
+                thread::step_back();
+            }
             let session = database.session(&user)?;
             session.adopt(settings);
             load_by(session, &interrupt, origin, &options, watch)

@@ -139,6 +139,7 @@ definitions! {
     IntervalStyle = reported("IntervalStyle", Kind::Enum(&["postgres"]), "postgres", "How intervals are written.");
     IsSuperuser = told("is_superuser", "off", "Whether the role may do everything.");
     JobLatencyTarget = Definition { scope: Scope::Superuser, ..session("job_latency_target", Kind::FineTime, "0", "How long others' requests to the device may take on average while a job of this session runs; 0: as the server was started with.") };
+    JobPace = Definition { scope: Scope::Superuser, ..session("job_pace", Kind::Enum(&["auto", "full"]), "auto", "Whether jobs of this session give way to others (auto), or go as fast as they can (full), whatever job_latency_target says.") };
     LcCollate = fixed("lc_collate", "C", "Order of text: bytewise.");
     LcCtype = fixed("lc_ctype", "C.UTF-8", "Classes of characters.");
     LcMessages = Definition { scope: Scope::Superuser, ..session("lc_messages", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "Language of messages: English.") };
@@ -214,7 +215,7 @@ pub struct Settings {
     pub snapshot_limit: Option<Duration>,
     /// What that is where the session does not say: as the database was opened.
     database_snapshot_limit: Option<Duration>,
-    /// `job_latency_target`
+    /// `job_pace`, and `job_latency_target` where that does not say `full`
     pub job_pace: Pace,
     /// `synchronous_commit`
     pub durability: Durability,
@@ -387,11 +388,8 @@ impl Settings {
             Key::ExtraFloatDigits => self.style.extra_float_digits = text.parse().unwrap_or(1),
             Key::IdleInTransactionTimeout => self.idle_in_transaction_timeout = duration(&text),
             Key::IdleTimeout => self.idle_timeout = duration(&text),
-            Key::JobLatencyTarget => {
-                let micros = parse_micros(&text).filter(|micros| *micros > 0);
-                self.job_pace =
-                    micros.map_or(Pace::Auto, |micros| Pace::Latency(Duration::from_micros(micros)));
-            }
+            Key::JobLatencyTarget => self.job_pace = job_pace(self.get(Key::JobPace), &text),
+            Key::JobPace => self.job_pace = job_pace(&text, self.get(Key::JobLatencyTarget)),
             Key::LockTimeout => self.lock_timeout = duration(&text),
             Key::SnapshotLimit => {
                 let limit = duration(&text);
@@ -616,6 +614,14 @@ fn duration(text: &str) -> Option<Duration> {
     parse_time(text).filter(|millis| *millis > 0).map(Duration::from_millis)
 }
 
+/// What both settings together say.
+fn job_pace(pace: &str, target: &str) -> Pace {
+    match pace {
+        "full" => Pace::Full,
+        _ => Pace::with_target(Duration::from_micros(parse_micros(target).unwrap_or(0))),
+    }
+}
+
 fn date_style(text: &str, mut order: DateOrder) -> Result<DateOrder> {
     for word in text.split(',') {
         match word.trim().to_ascii_lowercase().as_str() {
@@ -692,9 +698,18 @@ mod tests {
         }
         s.set(find("job_latency_target").unwrap(), None).unwrap();
         assert_eq!(s.job_pace, Pace::Auto);
+        assert_eq!(set(&mut s, "job_pace", "FULL").unwrap(), "full");
+        assert_eq!(s.job_pace, Pace::Full);
+        set(&mut s, "job_latency_target", "2ms").unwrap();
+        assert_eq!(s.job_pace, Pace::Full, "whatever the other one says");
+        set(&mut s, "job_pace", "fast").unwrap_err();
+        set(&mut s, "job_pace", "auto").unwrap();
+        assert_eq!(s.job_pace, Pace::Latency(Duration::from_millis(2)));
         let mut s = Settings::new("me", false, PlannerSettings::new(1 << 20, 1 << 20), None);
-        let error = set(&mut s, "job_latency_target", "1h").unwrap_err();
-        assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
+        for (name, text) in [("job_latency_target", "1h"), ("job_pace", "full")] {
+            let error = set(&mut s, name, text).unwrap_err();
+            assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
+        }
     }
 
     #[test]

@@ -398,9 +398,12 @@ impl Copy {
         let log_block = Block::new(&log_queue, engine.memory(Purpose::Io, log::MEMORY)?);
         let footers = engine.memory(Purpose::Log, 0)?;
         let copy = Arc::clone(this);
+        let is_in_haste = watch.job().is_at_full_pace();
         let log_thread = thread::try_spawn("gannet-backup-log", move || {
             // It has to keep up with the log.
-            fetch::step_back();
+            if !is_in_haste {
+                fetch::step_back();
+            }
             let _copied = LogCopied(&copy);
             let done = LogCopy::new(&copy, hold, log_block, footers).and_then(LogCopy::run);
             if done.is_err() {

@@ -135,7 +135,7 @@ impl Check {
         let words = self.survey.pages.div_ceil(64);
         memory.grow(2 * words * size_of::<u64>() as u64)?;
         let _turn = self.shared.sweeping.take(&mut || watch.look())?;
-        let _asking = ask_for_processors();
+        let _asking = (!watch.job().is_at_full_pace()).then(ask_for_processors);
         self.confirm_doubtful(&doubtful, watch)?;
         if is_even {
             return Ok(());

@@ -65,7 +65,7 @@ pub(crate) fn no_thread() -> Error {
     Error::Invalid("the system has no thread to give for the job".to_owned())
 }
 
-/// Runs each body in a thread, which stands back for others, until all have ended; who waits for the job is told meanwhile. When one of
+/// Runs each body in a thread, which stands back for others but for a job at full pace, until all have ended; who waits for the job is told meanwhile. When one of
 /// them fails, the system has no thread for one, or the job is to end, `stop` is set. Gives the first error.
 pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     name: &str,
@@ -77,6 +77,7 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     let left = Arc::new((Mutex::new(bodies.len()), Condvar::new()));
     let reserve = Reserve::default();
     let is_alone = bodies.len() == 1;
+    let is_in_haste = watch.job().is_at_full_pace();
     let failure: Arc<Mutex<Option<Error>>> = Arc::default();
     let mut crew = Vec::with_capacity(bodies.len());
     let mut lacks_threads = false;
@@ -92,8 +93,9 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
         let (own_stop, reserve) = (stop.clone(), reserve.clone());
         let own_failure = Arc::clone(&failure);
         let run = move || {
-            let asking = (how == Crew::AsksFirst).then(reserve::ask_for_processors);
+            let asking = (how == Crew::AsksFirst && !is_in_haste).then(reserve::ask_for_processors);
             match how {
+                _ if is_in_haste => Reserve::work(),
                 Crew::StandsBy if is_alone => fetch::step_back(),
                 Crew::StandsBy if is_reserve => reserve.enlist(),
                 Crew::StandsBy => reserve.stand_by(),
@@ -138,4 +140,43 @@ pub(crate) fn run_crew<B: FnOnce() -> Result<()> + Send + 'static>(
     // Whoever asked for the end is told so, whatever came of it.
     outcome?;
     failure.lock().take().map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::reserve::{Role, role};
+    use crate::jobs::{JobKind, JobOrder, Pace};
+    use crate::{Engine, EngineOptions};
+    use gannet_io::sim::SimDisk;
+
+    #[test]
+    fn threads_stand_back_but_for_a_job_at_full_pace() {
+        let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let stand_back = |pace, how| {
+            let job = engine.jobs().begin(JobOrder { pace, ..JobOrder::new(JobKind::Check) });
+            let roles = Arc::new(Mutex::new(Vec::new()));
+            let body = || {
+                let roles = Arc::clone(&roles);
+                move || {
+                    roles.lock().push(!matches!(role(), Role::Ordinary));
+                    Ok(())
+                }
+            };
+            let mut tell = |_: &_| Ok(());
+            run_crew("test", how, &mut Watch::new(&job, &mut tell), &Stop::default(), vec![body(), body()])
+                .unwrap();
+            let roles = roles.lock().clone();
+            roles
+        };
+        for how in [Crew::StandsBy, Crew::AsksFirst] {
+            assert_eq!(stand_back(Pace::Auto, how), [true, true], "{how:?}");
+            assert_eq!(stand_back(Pace::Full, how), [false, false], "{how:?}");
+            engine.set_job_pace(Pace::Full);
+            assert_eq!(stand_back(Pace::Auto, how), [false, false], "{how:?}");
+            assert_eq!(stand_back(Pace::Latency(Duration::from_millis(1)), how), [true, true], "{how:?}");
+            engine.set_job_pace(Pace::Auto);
+        }
+    }
 }

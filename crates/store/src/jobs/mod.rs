@@ -503,9 +503,14 @@ impl Job {
         self.inner.permit(&self.jobs.pacer, Work::Processor)
     }
 
+    /// Whether the job goes as fast as it can ([`Pace::Full`]).
+    pub fn is_at_full_pace(&self) -> bool {
+        self.jobs.pacer.in_force(self.inner.order.pace) == Pace::Full
+    }
+
     /// Bytes to be asked of the device by one request, at most.
     pub fn request_bytes(&self) -> u64 {
-        self.jobs.pacer.request_bytes()
+        self.jobs.pacer.request_bytes(self.inner.order.pace)
     }
 
     /// The job read so many bytes from a device.
@@ -652,12 +657,12 @@ impl Worker {
 
     /// Bytes to be asked of the device by one request, at most.
     pub(crate) fn request_bytes(&self) -> u64 {
-        self.pacer.request_bytes()
+        self.pacer.request_bytes(self.inner.order.pace)
     }
 
     /// Whether jobs rest after what they ask of the device.
     pub(crate) fn rests(&self) -> bool {
-        self.pacer.rests()
+        self.pacer.rests(self.inner.order.pace)
     }
 
     /// See [`Job::phase`].

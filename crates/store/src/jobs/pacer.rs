@@ -24,17 +24,27 @@ use std::time::Duration;
 /// Bytes of one request: where nobody else is there, and where somebody may have to wait behind it.
 const REQUEST_ALONE: u64 = 1 << 20;
 const REQUEST_BESIDE: u64 = 256 << 10;
+/// A target that says [`Pace::Full`].
+const FULL: u64 = u64::MAX;
+
 /// How a job is paced.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
     /// So that others take no longer than half as long again, as far as the device is concerned, and what they ask of that no longer than
-    /// twice as long; or as [`Engine::set_job_latency_target`](crate::Engine::set_job_latency_target) says.
+    /// twice as long; or as [`Engine::set_job_pace`](crate::Engine::set_job_pace) says.
     #[default]
     Auto,
     /// So that what others ask of the device takes no longer than this, on average.
     Latency(Duration),
-    /// As fast as it goes.
+    /// As fast as it goes: nothing is held back at the device, and threads have processors as those of users do.
     Full,
+}
+
+impl Pace {
+    /// So that what others ask of the device takes no longer than this on average; [`Pace::Auto`] where it is nothing.
+    pub fn with_target(target: Duration) -> Self {
+        if target.is_zero() { Pace::Auto } else { Pace::Latency(target) }
+    }
 }
 
 /// See the module's head. One for each engine, whose jobs share a device.
@@ -45,7 +55,7 @@ pub(crate) struct Pacer {
     saturation: Saturation,
     crowded: AtomicBool,
     rests: AtomicBool,
-    /// What others' requests may take beside jobs of [`Pace::Auto`], in nanoseconds; 0: see there.
+    /// How jobs of [`Pace::Auto`] are paced: what others' requests may take beside them, in nanoseconds; 0: see there; or [`FULL`].
     target: AtomicU64,
     /// Whether long sweeps may begin by themselves.
     long_sweeps: AtomicBool,
@@ -132,11 +142,16 @@ impl Pacer {
         })
     }
 
-    /// From now on jobs that do not say are paced so that what others ask of the device takes no longer than this on average; `None`: as
-    /// [`Pace::Auto`] says.
-    pub(crate) fn set_target(&self, target: Option<Duration>) {
-        let nanos = target.map_or(0, |target| u64::try_from(target.as_nanos()).unwrap_or(u64::MAX));
-        self.target.store(nanos, Ordering::Relaxed);
+    /// From now on jobs that do not say are paced so.
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        let target = match pace {
+            Pace::Auto => 0,
+            Pace::Latency(target) => {
+                u64::try_from(target.as_nanos()).map_or(FULL - 1, |nanos| nanos.clamp(1, FULL - 1))
+            }
+            Pace::Full => FULL,
+        };
+        self.target.store(target, Ordering::Relaxed);
     }
 
     pub(crate) fn allow_long_sweeps(&self, allowed: bool) {
@@ -148,8 +163,9 @@ impl Pacer {
     }
 
     /// What holds for a job that asks for this pace.
-    fn in_force(&self, pace: Pace) -> Pace {
+    pub(super) fn in_force(&self, pace: Pace) -> Pace {
         match (pace, self.target.load(Ordering::Relaxed)) {
+            (Pace::Auto, FULL) => Pace::Full,
             (Pace::Auto, nanos) if nanos > 0 => Pace::Latency(Duration::from_nanos(nanos)),
             (pace, _) => pace,
         }
@@ -188,9 +204,9 @@ impl Pacer {
         (after.0 - before.0, after.1 - before.1)
     }
 
-    /// Bytes that a job is to ask of the device by one request.
-    pub(super) fn request_bytes(&self) -> u64 {
-        if self.is_crowded() { REQUEST_BESIDE } else { REQUEST_ALONE }
+    /// Bytes that a job of this pace is to ask of the device by one request.
+    pub(super) fn request_bytes(&self, pace: Pace) -> u64 {
+        if self.is_crowded() && self.in_force(pace) != Pace::Full { REQUEST_BESIDE } else { REQUEST_ALONE }
     }
 
     /// Whether others ask for the device, or may be about to.
@@ -198,9 +214,9 @@ impl Pacer {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Whether jobs rest after each piece, as there is less than one permit.
-    pub(super) fn rests(&self) -> bool {
-        self.rests.load(Ordering::Relaxed)
+    /// Whether jobs of this pace rest after each piece, as there is less than one permit.
+    pub(super) fn rests(&self, pace: Pace) -> bool {
+        self.rests.load(Ordering::Relaxed) && self.in_force(pace) != Pace::Full
     }
 
     /// Takes a permit: waits for it until the job is to give up, or, where it may not wait, gives `None`.
@@ -385,7 +401,13 @@ impl Pacer {
         (state.looked, state.next_look) = (now, now + LOOK_EVERY);
         let slowdown = if now < state.latched_until { SLOWDOWN_LATCHED } else { SLOWDOWN };
         // Who works as fast as it goes looks for those who do not.
-        let pace = if pace == Pace::Full { self.in_force(Pace::Auto) } else { pace };
+        let pace = match pace {
+            Pace::Full => match self.in_force(Pace::Auto) {
+                Pace::Full => Pace::Auto,
+                others => others,
+            },
+            own => own,
+        };
         state.react(pace, slowdown, &ended, taken, now);
         self.crowded.store(state.window.is_finite(), Ordering::Relaxed);
         self.rests.store(state.window < 1.0, Ordering::Relaxed);
@@ -403,11 +425,14 @@ mod tests {
         let pacer = Pacer::new(&disk, &Arc::default());
         let (target, own) = (Duration::from_millis(3), Duration::from_millis(1));
         assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
-        pacer.set_target(Some(target));
+        pacer.set_pace(Pace::Latency(target));
         assert_eq!(pacer.in_force(Pace::Auto), Pace::Latency(target));
         assert_eq!(pacer.in_force(Pace::Latency(own)), Pace::Latency(own));
         assert_eq!(pacer.in_force(Pace::Full), Pace::Full);
-        pacer.set_target(None);
+        pacer.set_pace(Pace::Full);
+        assert_eq!(pacer.in_force(Pace::Auto), Pace::Full);
+        assert_eq!(pacer.in_force(Pace::Latency(own)), Pace::Latency(own));
+        pacer.set_pace(Pace::Auto);
         assert_eq!(pacer.in_force(Pace::Auto), Pace::Auto);
     }
 

@@ -129,6 +129,11 @@ impl Reserve {
         ROLE.set(Role::StandsBy(self.clone()));
     }
 
+    /// The calling thread works for a job at full pace from now on, as any other thread does; what it reads counts as a job's.
+    pub fn work() {
+        crate::pool::reads::in_background();
+    }
+
     /// From now on the calling thread gets permits only while those who stand by are starved, until it is dismissed. It must have nothing
     /// of the job's in hand when it asks for one.
     pub fn enlist(&self) {

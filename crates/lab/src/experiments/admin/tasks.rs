@@ -13,6 +13,8 @@ use crate::sides::{GANNET, Side};
 use serde_json::Value;
 
 const MIB: f64 = (1 << 20) as f64;
+/// Full load, and what Gannet's tasks are told there besides: see [`Haste`](crate::admin::task::Haste).
+const FULL_LOAD: [(&str, &str); 2] = [("closed", ""), ("hurried", ", --job-pace full")];
 /// Tasks whose users are drawn over time.
 const DRAWN: [Task; 3] = [Task::Backup, Task::Check, Task::Dump];
 
@@ -123,28 +125,34 @@ impl Found<'_> {
 
     pub(super) fn full_load(&self) -> Vec<Part> {
         let name = "transactions_per_second";
-        let kept = |told: &Value| ratio(beside(told, "closed", name), without(told, "closed", name));
+        let kept = |told: &Value, load: &str| ratio(beside(told, load, name), without(told, load, name));
         let mut rows = Vec::new();
         for (task, side) in self.rows() {
-            let ratios = self.each(side, task, kept);
-            let [seconds, times] = self.beside(side, task, "closed");
-            let took = |task| median_bound(&self.each(side, task, |told| seconds_beside(told, "closed")));
-            rows.push(vec![
-                task.name().to_owned(),
-                self.title(side),
-                format!(
-                    "{} → {}",
-                    shown(median(&self.each(side, task, |told| without(told, "closed", name)))),
-                    shown(median(&self.each(side, task, |told| beside(told, "closed", name))))
-                ),
-                shown(median(&ratios)),
-                range(&ratios),
-                seconds,
-                times,
-                shown_bound(ratio_bound(took(task), took(Task::Copy))),
-                shown(median(&self.each(side, task, |told| busy(told, "closed"))).map(|share| share * 100.0)),
-                shown_bound(median_bound(&self.each(side, task, lost))),
-            ]);
+            for (load, told) in FULL_LOAD {
+                let took =
+                    |task, load| median_bound(&self.each(side, task, |told| seconds_beside(told, load)));
+                if took(task, load).is_none() {
+                    continue;
+                }
+                let ratios = self.each(side, task, |told| kept(told, load));
+                let [seconds, times] = self.beside(side, task, load);
+                rows.push(vec![
+                    task.name().to_owned(),
+                    format!("{}{told}", self.title(side)),
+                    format!(
+                        "{} → {}",
+                        shown(median(&self.each(side, task, |told| without(told, load, name)))),
+                        shown(median(&self.each(side, task, |told| beside(told, load, name))))
+                    ),
+                    shown(median(&ratios)),
+                    range(&ratios),
+                    seconds,
+                    times,
+                    shown_bound(ratio_bound(took(task, load), took(Task::Copy, "closed"))),
+                    shown(median(&self.each(side, task, |told| busy(told, load))).map(|share| share * 100.0)),
+                    shown_bound(median_bound(&self.each(side, task, |told| lost(told, load)))),
+                ]);
+            }
         }
         let head = [
             "task",
@@ -164,7 +172,7 @@ impl Found<'_> {
                 "Users' throughput at full load beside the task, ÷ without it",
                 "ratio",
                 true,
-                |told| kept(told).map(Bound::from),
+                |told| kept(told, "closed").map(Bound::from),
             ),
             self.bars("full-load-time", "Tasks beside users at full load", "seconds", false, |told| {
                 seconds_beside(told, "closed")
@@ -301,7 +309,7 @@ impl Found<'_> {
             // What `each` brings of all repetitions, and whether two of that differ by more than chance.
             let mut judge = |what: &str,
                              is_more_better: bool,
-                             each: &dyn Fn(&[&Value]) -> Option<Spread>,
+                             (our_load, each): (&str, &dyn Fn(&[&Value], &str) -> Option<Spread>),
                              differ: &dyn Fn(Spread, Spread) -> bool| {
                 let (mut ahead, mut behind, mut alike) = (Vec::new(), Vec::new(), Vec::new());
                 // SQLite's lets nobody write meanwhile.
@@ -310,8 +318,10 @@ impl Found<'_> {
                 for task in Task::ALL.into_iter().filter(|&task| is_judged(task)) {
                     // Ours is direct I/O in any case.
                     let our_task = if task == Task::DirectBackup { Task::Backup } else { task };
-                    let of = |side, task| each(&self.task(side, task));
-                    let (Some(ours), Some(theirs)) = (of(GANNET, our_task), of(rival, task)) else {
+                    let of = |side, task, load| each(&self.task(side, task), load);
+                    let (Some(ours), Some(theirs)) =
+                        (of(GANNET, our_task, our_load), of(rival, task, "closed"))
+                    else {
                         continue;
                     };
                     if ours.is_at_least && theirs.is_at_least {
@@ -331,6 +341,10 @@ impl Found<'_> {
                 let listed = |tasks: Vec<String>| {
                     if tasks.is_empty() { "–".to_owned() } else { tasks.join(", ") }
                 };
+                if our_load != "closed" && ahead.len() + behind.len() + alike.len() == 0 {
+                    // A run of before there was that.
+                    return;
+                }
                 let lists = [ahead, behind, alike].map(listed);
                 rows.push([self.title(rival), what.to_owned()].into_iter().chain(lists).collect());
             };
@@ -338,25 +352,33 @@ impl Found<'_> {
                 let is_above = |one: Spread, other: Spread| !other.is_at_least && one.least > other.most;
                 is_above(one, other) || is_above(other, one)
             };
-            type Figure<'f> = &'f dyn Fn(&Value) -> Option<Bound>;
-            let mut judge_each = |what: &str, is_more_better: bool, of: Figure<'_>| {
-                let each = |told: &[&Value]| {
-                    Spread::of_bounds(&told.iter().filter_map(|told| of(told)).collect::<Vec<_>>())
+            type Figure<'f> = &'f dyn Fn(&Value, &str) -> Option<Bound>;
+            let mut judge_each = |what: &str, is_more_better: bool, our_load: &str, of: Figure<'_>| {
+                let each = |told: &[&Value], load: &str| {
+                    Spread::of_bounds(&told.iter().filter_map(|told| of(told, load)).collect::<Vec<_>>())
                 };
-                judge(what, is_more_better, &each, &|ours, theirs| {
+                judge(what, is_more_better, (our_load, &each), &|ours, theirs| {
                     are_told_apart(&self.run.order, ours, theirs)
                 });
             };
-            judge_each("time alone, s", false, &seconds_alone);
-            judge_each("time at full load, s", false, &|told| seconds_beside(told, "closed"));
-            judge_each("users' throughput kept at full load", true, &|told| {
-                ratio(beside(told, "closed", name), without(told, "closed", name)).map(Bound::from)
-            });
-            judge_each("users' p99 at half load ÷ without", false, &|told| {
+            judge_each("time alone, s", false, "closed", &|told, _| seconds_alone(told));
+            judge_each("users' p99 at half load ÷ without", false, "closed", &|told, _| {
                 ratio_bound(p99_beside(told, "open"), p99_without(told, "open"))
             });
-            judge_each("users' p99 at half load, ms", false, &|told| p99_beside(told, "open"));
-            judge("transactions lost to one run", false, &lost_between, &lie_apart);
+            judge_each("users' p99 at half load, ms", false, "closed", &|told, _| p99_beside(told, "open"));
+            for (load, how) in FULL_LOAD {
+                judge_each(&format!("time at full load{how}, s"), false, load, &seconds_beside);
+                judge_each(
+                    &format!("users' throughput kept at full load{how}"),
+                    true,
+                    load,
+                    &|told, load| ratio(beside(told, load, name), without(told, load, name)).map(Bound::from),
+                );
+            }
+            for (load, how) in FULL_LOAD {
+                let what = format!("transactions lost to one run{how}");
+                judge(&what, false, (load, &lost_between), &lie_apart);
+            }
         }
         if rows.is_empty() {
             return vec![Part::Text("No rival took part.".to_owned())];
@@ -366,7 +388,7 @@ impl Found<'_> {
         vec![
             Part::Text(format!(
                 "Medians, Gannet's first, of tasks that both have, but for SQLite's VACUUM, which lets nobody write. What is known as a bound (≥), as of a task that had to be ended, is behind where that is \
-                 more than the other; what an ended task cost is told as far as it came. {caveat} Transactions lost are told apart where they differ by more than what users did before the tasks and behind them differs."
+                 more than the other; what an ended task cost is told as far as it came. With --job-pace full: Gannet's tasks so, the others' as ever. {caveat} Transactions lost are told apart where they differ by more than what users did before the tasks and behind them differs."
             )),
             Part::Table(head.map(str::to_owned).to_vec(), rows),
         ]

@@ -96,6 +96,34 @@ fn a_report_says_what_was_measured_and_who_is_ahead() {
 }
 
 #[test]
+fn a_task_that_does_not_heed_users_has_a_row_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mut ours, theirs] =
+        [("Gannet", 8.0), ("PostgreSQL 15", 2.0)].map(|(name, beside)| told(name, 1.0, Some(beside), 0.5));
+    let hurried = told("Gannet", 1.0, Some(0.9), 0.9);
+    ours["phases"]["hurried"] = hurried["phases"]["closed"].clone();
+    let steps = |ours| {
+        vec![(task_id(GANNET, Task::Check, 1), ours), (task_id(POSTGRESQL, Task::Check, 1), theirs.clone())]
+    };
+    let text = report(&run(&folder.path().join("a"), &["postgresql"], steps(ours.clone()))).markdown();
+    assert!(text.contains("| check | Gannet | 1,000 → 500 | 0.500 | one | 8.00 | 8.00 |"), "{text}");
+    assert!(
+        text.contains("| check | Gannet, --job-pace full | 1,000 → 900 | 0.900 | one | 0.900 | 0.900 |"),
+        "{text}"
+    );
+    assert!(text.contains("| time at full load, s | – | check (8.00 : 2.00) | – |"), "{text}");
+    assert!(
+        text.contains("| time at full load, --job-pace full, s | check (0.900 : 2.00) | – | – |"),
+        "{text}"
+    );
+    assert!(text.contains("lost to one run, --job-pace full | check (200 : 1,000) |"), "{text}");
+    // A run of before there was that.
+    ours["phases"].as_object_mut().unwrap().remove("hurried");
+    let text = report(&run(&folder.path().join("b"), &["postgresql"], steps(ours))).markdown();
+    assert!(!text.contains("full, s") && !text.contains("Gannet, --job-pace"), "{text}");
+}
+
+#[test]
 fn what_users_lost_is_judged_by_how_much_they_differ_anyway() {
     let folder = tempfile::tempdir().unwrap();
     let [ours, mut theirs] =

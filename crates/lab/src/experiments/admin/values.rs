@@ -129,24 +129,22 @@ pub(super) fn ratio(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 }
 
 /// Transactions that were not made because of one run of the task: of one that had to be ended, until then. Less than none where users were faster with it.
-pub(super) fn lost(told: &Value) -> Option<Bound> {
-    let (without, with) = (
-        without(told, "closed", "transactions_per_second")?,
-        with(told, "closed", "transactions_per_second")?,
-    );
-    let is_at_least = runs_beside(told)?.iter().any(|run| run["is_complete"] != true);
-    Some(Bound { value: (without - with) * seconds_of_one(told)?, is_at_least })
+pub(super) fn lost(told: &Value, load: &str) -> Option<Bound> {
+    let (without, with) =
+        (without(told, load, "transactions_per_second")?, with(told, load, "transactions_per_second")?);
+    let is_at_least = runs_beside(told, load)?.iter().any(|run| run["is_complete"] != true);
+    Some(Bound { value: (without - with) * seconds_of_one(told, load)?, is_at_least })
 }
 
 /// By how much that may be off to either side: what users did before the task and behind it differs, too.
-fn lost_by_chance(told: &Value) -> Option<f64> {
-    let of = |phase: &str| figure(told, &format!("/phases/closed/{phase}/transactions_per_second"));
-    Some((of("before")? - of("behind")?).abs() * seconds_of_one(told)?)
+fn lost_by_chance(told: &Value, load: &str) -> Option<f64> {
+    let of = |phase: &str| figure(told, &format!("/phases/{load}/{phase}/transactions_per_second"));
+    Some((of("before")? - of("behind")?).abs() * seconds_of_one(told, load)?)
 }
 
 /// What was lost in each repetition, from the least that it may have been to the most.
-pub(super) fn lost_between(told: &[&Value]) -> Option<Spread> {
-    let each = |told: &&Value| Some((lost(told)?, lost_by_chance(told)?));
+pub(super) fn lost_between(told: &[&Value], load: &str) -> Option<Spread> {
+    let each = |told: &&Value| Some((lost(told, load)?, lost_by_chance(told, load)?));
     let all: Vec<(Bound, f64)> = told.iter().filter_map(each).collect();
     let middle = Spread::of_bounds(&all.iter().map(|(lost, _)| *lost).collect::<Vec<_>>())?;
     let least = all.iter().map(|(lost, chance)| lost.value - chance).fold(f64::INFINITY, f64::min);
@@ -154,14 +152,14 @@ pub(super) fn lost_between(told: &[&Value]) -> Option<Spread> {
     Some(Spread { least, most, ..middle })
 }
 
-fn runs_beside(told: &Value) -> Option<&Vec<Value>> {
-    told.pointer("/phases/closed/with/beside/runs")?.as_array()
+fn runs_beside<'t>(told: &'t Value, load: &str) -> Option<&'t Vec<Value>> {
+    told.pointer(&format!("/phases/{load}/with/beside/runs"))?.as_array()
 }
 
-/// Seconds of the users at full load with the task, for each of its runs.
-fn seconds_of_one(told: &Value) -> Option<f64> {
-    let seconds = figure(told, "/phases/closed/with/seconds")?;
-    Some(seconds / runs_beside(told)?.len().max(1) as f64)
+/// Seconds of the users with the task, for each of its runs.
+fn seconds_of_one(told: &Value, load: &str) -> Option<f64> {
+    let seconds = figure(told, &format!("/phases/{load}/with/seconds"))?;
+    Some(seconds / runs_beside(told, load)?.len().max(1) as f64)
 }
 
 /// The share of the users' time in which the task ran.
