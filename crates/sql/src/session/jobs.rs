@@ -167,7 +167,7 @@ impl Session {
             begun.check()?;
             if running.verbose && told.elapsed() >= TELL_EVERY {
                 told = clock::now();
-                running.client.notice(&progress(report));
+                running.client.progress(&progress(report));
             }
             Ok(())
         };
