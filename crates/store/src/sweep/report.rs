@@ -90,7 +90,7 @@ pub struct GarbageHolder {
     pub held_bytes: u64,
     /// Bytes of those that could go if it ended.
     pub alone_bytes: u64,
-    /// After how many seconds it is ended, if it holds something back then.
+    /// When it has held something back for more than so many seconds, it is ended.
     pub limit_seconds: Option<f64>,
 }
 
