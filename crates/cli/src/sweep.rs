@@ -114,9 +114,6 @@ fn number(figure: Figure) -> String {
     if figure.is_exact() {
         return format!("{:.0}", figure.value);
     }
-    if figure.value == 0.0 {
-        return "no".to_owned();
-    }
     format!("~{:.0} ±{:.0}", figure.value, figure.error.ceil())
 }
 
@@ -132,8 +129,8 @@ fn foretell(out: &mut dyn Write, forecast: &Forecast) -> Result<()> {
     )?;
     writeln!(
         out,
-        "  a sweep reads, as far as they are not in memory: {} pages of undo, at most {:.0} leaves",
-        forecast.undo_pages, forecast.leaf_pages_most
+        "  a sweep reads, as far as they are not in memory, at most {} pages of undo, {:.0} leaves, {:.0} lists of long values",
+        forecast.undo_pages, forecast.leaf_pages_most, forecast.list_pages_most
     )?;
     let time = match forecast.seconds {
         Some(seconds) => format!("about {seconds:.1} s from the device"),
@@ -162,4 +159,16 @@ fn cleaned(out: &mut dyn Write, cleaned: &Cleaned) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_sample_had_none_of_is_not_said_to_be_none() {
+        let figures = [(0.0, 0.0), (0.0, 2.5), (7.0, 0.0), (7.0, 0.5)];
+        let said = figures.map(|(value, error)| number(Figure { value, error }));
+        assert_eq!(said, ["0", "~0 ±3", "7", "~7 ±1"]);
+    }
 }

@@ -175,6 +175,14 @@ impl Client for Wire<'_> {
         }
     }
 
+    fn progress(&mut self, notice: &Notice) {
+        // What the client has not taken yet goes first, and the next one is told it in place of this.
+        if self.connection.send_now() {
+            self.out().report(b'N', notice.severity, &notice.error);
+            self.connection.send_now();
+        }
+    }
+
     fn setting_changed(&mut self, name: &str, value: &str) {
         self.out().begin(b'S').str(name).str(value).end();
     }

@@ -147,7 +147,7 @@ impl Connection {
         let served = catch_unwind(AssertUnwindSafe(|| self.converse()));
         let ended = served.unwrap_or_else(|_| {
             // The panic's message is on the server's standard error.
-            self.out.clear();
+            self.out.forget();
             Err(self.fatal(&Error::internal("the session has panicked")))
         });
         // The session was dropped, which has rolled back: nobody else waits for a client that does not read. Who has sent his goodbye behind his last
@@ -176,6 +176,11 @@ impl Connection {
         let sent = self.stream.write_all(self.out.bytes());
         self.out.clear();
         Ok(sent?)
+    }
+
+    /// Sends what there is room for now, of whole messages: nobody waits for the client. Whether nothing is left.
+    pub(crate) fn send_now(&mut self) -> bool {
+        self.stream.send_now(&mut self.out)
     }
 
     /// The client is to be told that the connection ends, and why: once its session has ended.

@@ -283,6 +283,8 @@ pub(crate) struct Output {
     bytes: Vec<u8>,
     /// Where the length of the message under way stands.
     length_at: usize,
+    /// So many bytes at the front are to follow a part of a message that was sent.
+    owed: usize,
 }
 
 impl Output {
@@ -294,8 +296,24 @@ impl Output {
     /// It was sent.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
+        self.owed = 0;
         // One large row is no reason to keep its memory, which is part of what is charged for a session.
         self.bytes.shrink_to(KEPT);
+    }
+
+    /// So many bytes of it were sent, of whole messages.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if bytes == self.bytes.len() {
+            self.clear();
+        } else if bytes > 0 {
+            self.bytes.drain(..bytes);
+            self.owed = self.bytes.len();
+        }
+    }
+
+    /// Leaves out what need not be sent: what follows would else be taken for the rest of a message that was sent in part.
+    pub(crate) fn forget(&mut self) {
+        self.bytes.truncate(self.owed);
     }
 
     /// Makes room for so many bytes more, so that it does not grow to twice that.

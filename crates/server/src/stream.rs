@@ -1,5 +1,6 @@
 //! A connection's bytes: over a Unix socket, TCP, or TLS.
 
+use crate::message::Output;
 use gannet_base::clock::{self, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -27,6 +28,8 @@ pub(crate) struct Socket {
     patience: Patience,
     /// Nothing was read since something was written.
     has_written: bool,
+    /// Writes that would wait for room fail with [`io::ErrorKind::WouldBlock`].
+    at_once: bool,
     /// Of all handles: nobody is to wait for the client any more.
     ending: Arc<AtomicBool>,
     /// Of all handles: there is something of the client's that was taken from the socket and not looked at yet, or somebody looks for it just now.
@@ -107,6 +110,7 @@ impl From<UnixStream> for Socket {
             end: End::Unix(socket),
             patience: Patience::default(),
             has_written: false,
+            at_once: false,
             ending: Arc::default(),
             ahead: Arc::default(),
         }
@@ -119,6 +123,7 @@ impl From<TcpStream> for Socket {
             end: End::Tcp(socket),
             patience: Patience::default(),
             has_written: false,
+            at_once: false,
             ending: Arc::default(),
             ahead: Arc::default(),
         }
@@ -149,6 +154,7 @@ impl Socket {
             end,
             patience: Patience::default(),
             has_written: false,
+            at_once: false,
             ending: Arc::clone(&self.ending),
             ahead: Arc::clone(&self.ahead),
         })
@@ -315,6 +321,7 @@ impl Write for Socket {
                     self.has_written = true;
                     return Ok(sent);
                 }
+                Err(Errno::AGAIN) if self.at_once => return Err(io::ErrorKind::WouldBlock.into()),
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -324,6 +331,37 @@ impl Write for Socket {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Writes until there is no room; how much that was.
+fn write_parts(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match socket.write(&bytes[sent..]) {
+            Ok(more) => sent += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// The same of what is encrypted, which nothing follows as long as some of it waits: how much was taken, and whether that is on its way.
+fn encrypt_now(conn: &mut ServerConnection, socket: &mut Socket, bytes: &[u8]) -> io::Result<(usize, bool)> {
+    let mut taken = 0;
+    loop {
+        while conn.wants_write() {
+            match conn.write_tls(socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((taken, false)),
+                Err(error) => return Err(error),
+            }
+        }
+        if taken == bytes.len() {
+            return Ok((taken, true));
+        }
+        taken += conn.writer().write(&bytes[taken..])?;
     }
 }
 
@@ -510,6 +548,44 @@ impl Stream {
         Ok(true)
     }
 
+    /// Sends what there is room for now; how many bytes were taken, and whether all that was is on its way. Nobody waits for the client. Whoever writes next goes
+    /// on behind what was taken. After a failure nothing is sent any more.
+    fn write_now(&mut self, bytes: &[u8]) -> io::Result<(usize, bool)> {
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let written = match &mut self.layer {
+            Some(Layer::Plain(socket)) => {
+                socket.at_once = true;
+                let written = write_parts(socket, bytes);
+                socket.at_once = false;
+                written.map(|sent| (sent, sent == bytes.len()))
+            }
+            Some(Layer::Tls(tls)) => {
+                let StreamOwned { conn, sock } = &mut **tls;
+                sock.at_once = true;
+                let written = encrypt_now(conn, sock, bytes);
+                sock.at_once = false;
+                written
+            }
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        self.broken = written.is_err();
+        written
+    }
+
+    /// The same of whole messages; whether nothing is left.
+    pub(crate) fn send_now(&mut self, out: &mut Output) -> bool {
+        match self.write_now(out.bytes()) {
+            Ok((sent, is_all)) => {
+                out.sent(sent);
+                is_all && out.bytes().is_empty()
+            }
+            // A client that is gone is noticed elsewhere.
+            Err(_) => false,
+        }
+    }
+
     /// Sends all of it. After a failure nothing is sent any more.
     pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.broken {
@@ -524,3 +600,6 @@ impl Stream {
         written
     }
 }
+
+#[cfg(test)]
+mod tests;

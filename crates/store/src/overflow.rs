@@ -54,8 +54,13 @@ fn listed_per_index(page_size: usize) -> usize {
 
 /// Pages that a value of `len` bytes takes, its list included.
 pub(crate) fn pages_for(page_size: usize, len: u64) -> u64 {
+    len.div_ceil(bytes_per_page(page_size) as u64) + list_pages_for(page_size, len)
+}
+
+/// Those of them that are its list.
+pub(crate) fn list_pages_for(page_size: usize, len: u64) -> u64 {
     let pages = len.div_ceil(bytes_per_page(page_size) as u64);
-    pages + pages.div_ceil(listed_per_index(page_size) as u64).max(1)
+    pages.div_ceil(listed_per_index(page_size) as u64).max(1)
 }
 
 /// Formats an empty index page on a page allocated by the same mini-transaction.

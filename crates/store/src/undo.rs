@@ -21,7 +21,7 @@
 //!    (dead entries, long values nobody sees) were carried out.
 
 use crate::core::Core;
-use crate::entry::{Entry, UndoPtr};
+use crate::entry::{Entry, OVERFLOW, REFERENCE_LEN, UndoPtr};
 use crate::mtr::{Mtr, Part};
 use crate::page::{self, HEADER_LEN, PageKind, get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use crate::pool::Access;
@@ -145,10 +145,19 @@ impl UndoRecord {
         Entry { flags: self.previous_flags, writer: self.previous_writer, undo: self.previous_undo, value }
     }
 
+    /// `None` where there is no record that makes sense: what leads to a long value has a whole reference.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, header, rest) = split(bytes)?;
         let (key, value) = rest.split_at_checked(usize::from(get_u16(header, KEY_LEN_AT)))?;
         let (previous_writer, previous_undo) = previous_of(kind, header);
+        let has_reference = match kind {
+            UndoKind::Update | UndoKind::Delete => header[FLAGS_AT] & OVERFLOW != 0,
+            UndoKind::Chain => true,
+            UndoKind::Insert | UndoKind::Lock => false,
+        };
+        if has_reference && value.len() < REFERENCE_LEN {
+            return None;
+        }
         Some(UndoRecord {
             kind,
             done: header[DONE_AT] != 0,
@@ -192,6 +201,30 @@ fn check_page(page: &[u8], id: PageId) -> Result<()> {
         return Err(Error::damaged_page(id, "an undo page is expected here"));
     }
     Ok(())
+}
+
+/// Finds out, of the records that somebody follows one by one, that they lead back to one of them: in a damaged file, as a sound one never does. Every record is held
+/// against one from before, which is chosen anew behind twice as many each time (Brent 1980): no more than three times around.
+#[derive(Debug, Default)]
+pub(crate) struct Circle {
+    known: UndoPtr,
+    left: u64,
+    span: u64,
+}
+
+impl Circle {
+    /// Whether it is closed: `at` is the next record.
+    pub(crate) fn closes(&mut self, at: UndoPtr) -> bool {
+        if !self.known.is_none() && self.known == at {
+            return true;
+        }
+        if self.left == 0 {
+            (self.known, self.span) = (at, (2 * self.span).max(1));
+            self.left = self.span;
+        }
+        self.left -= 1;
+        false
+    }
 }
 
 /// Reads the record at `at`.
@@ -511,5 +544,25 @@ impl Stream {
         debug_assert_eq!(record.len(), reserved.len);
         mtr.undo(part, at, |out| record.encode(out));
         self.offset = at + record.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_is_noticed_wherever_it_begins_and_nothing_else_is_one() {
+        for (before, length) in [(0, 1), (0, 2), (1, 1), (5, 3), (3, 17), (1000, 300), (7, 1000)] {
+            let mut circle = Circle::default();
+            let at = |step: u64| if step < before { step } else { before + (step - before) % length };
+            let noticed = (0..10_000).find(|&step| circle.closes(UndoPtr(1 + at(step)))).unwrap();
+            assert!(
+                (before + length..=3 * (before + length)).contains(&noticed),
+                "{before} {length} {noticed}"
+            );
+        }
+        let mut circle = Circle::default();
+        assert!((1..10_000).all(|at| !circle.closes(UndoPtr(at))));
     }
 }

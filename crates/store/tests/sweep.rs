@@ -434,6 +434,43 @@ fn a_long_transaction_is_seen_behind_the_young_snapshots_of_its_statements() {
     assert_eq!(sweep(&db).after.held_segments, 0);
 }
 
+/// It was ended as soon as it was seen to hold anything, as its age was taken for how long it had.
+#[test]
+fn an_old_snapshot_may_hold_garbage_back_for_as_long_as_a_young_one() {
+    let limit = std::time::Duration::from_secs(1);
+    let (db, tree) = limited(&SimDisk::new(24), limit);
+    let mut old = hold(&db);
+    gannet_base::clock::sleep(limit + limit / 5);
+    let begun = gannet_base::clock::now();
+    delete(&db, &tree, 0..2000);
+    assert_eq!(db.holders().len(), 1);
+    wait_until(|| old.get(&tree, &key(1)).is_err());
+    assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
+}
+
+/// Limits were looked at of the first 100 holders only.
+#[test]
+fn behind_many_who_may_hold_garbage_back_one_who_may_not_is_seen() {
+    let (db, tree) = limited(&SimDisk::new(25), MOMENT);
+    let look = |limit: Option<std::time::Duration>| {
+        let mut txn = db.begin(TransactionOptions {
+            isolation: Isolation::RepeatableRead,
+            snapshot_limit: limit,
+            ..TransactionOptions::default()
+        });
+        assert!(txn.get(&tree, &key(1)).unwrap().is_some());
+        txn
+    };
+    let many: Vec<_> = (0..110).map(|_| look(Some(std::time::Duration::ZERO))).collect();
+    let mut meant = look(None);
+    delete(&db, &tree, 0..2000);
+    let begun = gannet_base::clock::now();
+    while !matches!(meant.get(&tree, &key(1)), Err(Error::TooOld)) {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{} hold", many.len());
+        gannet_base::clock::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn one_that_holds_nothing_back_may_be_old() {
     let (db, tree) = limited(&SimDisk::new(22), MOMENT);

@@ -70,7 +70,7 @@ pub(crate) fn write(out: &mut dyn Write, name: &str, by_server: bool, found: &St
     transactions(out, found)?;
     space(out, found)?;
     for object in found.objects.iter().filter(|object| object.kind != ObjectKind::System) {
-        write_object(out, object)?;
+        write_object(out, object, found.header.page_bytes)?;
     }
     if found.table.is_none() {
         own(out, found)?;
@@ -169,13 +169,13 @@ fn space(out: &mut dyn Write, found: &Statistics) -> Result<()> {
     section.line("Free", number(space.free_pages))?;
     section.line("Undo", number(space.undo_pages))?;
     section.line("Header, space maps", number(space.system_pages))?;
-    if space.passing_pages.value > 0.0 {
+    if space.passing_pages != Figure::exact(0) {
         section.line("Of passing trees", number(space.passing_pages))?;
     }
     Ok(())
 }
 
-fn write_object(out: &mut dyn Write, object: &Object) -> Result<()> {
+fn write_object(out: &mut dyn Write, object: &Object, page_bytes: u64) -> Result<()> {
     let title = match (object.kind, &object.table) {
         (ObjectKind::Index, Some(table)) => {
             let kind = if object.unique { "Unique index" } else { "Index" };
@@ -185,7 +185,9 @@ fn write_object(out: &mut dyn Write, object: &Object) -> Result<()> {
         _ => format!("Tree {}", object.name),
     };
     let mut section = Section::begin(out, &title)?;
-    let total = format!("{} pages, {}", number(object.pages), format_size(object.bytes as u64));
+    let scale = page_bytes as f64;
+    let bytes = Figure { value: object.pages.value * scale, error: object.pages.error * scale };
+    let total = format!("{} pages, {}", number(object.pages), size(bytes));
     if object.unreadable_pages > 0 {
         section.line("Unreadable pages", object.unreadable_pages)?;
     }
@@ -291,4 +293,42 @@ fn troubles(out: &mut dyn Write, found: &Statistics) -> Result<()> {
         writeln!(out, "  page {} of {}: {}", page.page, printable(&page.object), printable(&page.why))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(found: &Statistics) -> String {
+        let mut out = Vec::new();
+        write(&mut out, "s.gnt", false, found).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// The bytes of a table looked counted where its pages were estimated, and what the sample had none of looked like none.
+    #[test]
+    fn an_estimate_shows_its_error_wherever_it_stands() {
+        let mut found = Statistics::default();
+        found.header.page_bytes = 1024;
+        found.objects.push(Object {
+            name: "t".to_owned(),
+            kind: ObjectKind::Table,
+            table: None,
+            unique: false,
+            bytes: 10240.0,
+            tree: 20,
+            tree_name: None,
+            pages: Figure { value: 10.0, error: 2.0 },
+            unreadable_pages: 0,
+            contents: None,
+        });
+        found.space.passing_pages = Figure { value: 0.0, error: 4.0 };
+        let text = written(&found);
+        assert!(text.contains("~10 ±2 pages, ~10KiB ±2KiB"), "{text}");
+        assert!(text.contains("Of passing trees        ~0 ±4"), "{text}");
+        found.objects[0].pages = Figure::exact(10);
+        found.space.passing_pages = Figure::exact(0);
+        let text = written(&found);
+        assert!(text.contains("10 pages, 10KiB\n") && !text.contains("passing"), "{text}");
+    }
 }

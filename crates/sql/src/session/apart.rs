@@ -166,7 +166,7 @@ impl Session {
 
 fn deliver(piece: Piece, is_begun: &mut bool, running: &mut Running<'_>) -> Result<()> {
     match piece {
-        Piece::Progress(report) => running.client.notice(&jobs::progress(&report)),
+        Piece::Progress(report) => running.client.progress(&jobs::progress(&report)),
         Piece::File(name) => {
             let detail = json!({ "file": name });
             running.client.notice(&info(name, &detail));

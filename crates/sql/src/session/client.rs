@@ -78,6 +78,10 @@ pub trait Client {
     fn empty(&mut self) -> Result<()>;
     /// Something to be told.
     fn notice(&mut self, notice: &Notice);
+    /// How far a job is that runs meanwhile, and may hold what others need: it is not to wait for the client. Left out where the client does not take it now.
+    fn progress(&mut self, notice: &Notice) {
+        self.notice(notice);
+    }
     /// A setting that clients are told of has changed (`TimeZone`, `client_encoding`, ...).
     fn setting_changed(&mut self, name: &str, value: &str);
     /// COPY FROM STDIN begins: data is asked for with [`Client::copy_read`].

@@ -206,7 +206,7 @@ impl Giving<'_, '_> {
 
     fn say(&mut self, word: Word, answers: &mut Answers) {
         match word {
-            Word::Progress(report) => self.running.client.notice(&jobs::progress(&report)),
+            Word::Progress(report) => self.running.client.progress(&jobs::progress(&report)),
             Word::Ask(request) => {
                 answers.expect(&request);
                 self.ask(&request);

@@ -167,7 +167,7 @@ impl Session {
             begun.check()?;
             if running.verbose && told.elapsed() >= TELL_EVERY {
                 told = clock::now();
-                running.client.notice(&progress(report));
+                running.client.progress(&progress(report));
             }
             Ok(())
         };
@@ -449,8 +449,8 @@ fn sweep_rows(swept: &Swept) -> Vec<Vec<Value>> {
     let forecast = report.forecast.as_ref().map_or(Value::Null, |forecast| {
         let time = forecast.seconds.map_or_else(String::new, |seconds| format!(", about {seconds:.1} s"));
         Value::text(format!(
-            "to be read, as far as not in memory: {} pages of undo, at most {:.0} leaves{time}",
-            forecast.undo_pages, forecast.leaf_pages_most
+            "to be read, as far as not in memory: at most {} pages of undo, {:.0} leaves, {:.0} lists of long values{time}",
+            forecast.undo_pages, forecast.leaf_pages_most, forecast.list_pages_most
         ))
     });
     let (before, after) = (&report.before, &report.after);
@@ -466,23 +466,27 @@ fn sweep_rows(swept: &Swept) -> Vec<Vec<Value>> {
         let values = [Value::Null, count(held.holder.held_bytes), Value::Null];
         rows.push(row("held back by", "bytes", values, Value::text(detail)));
     }
+    let figures = |of: &str, what: &str, figure: Figure| {
+        let about = Value::Int(figure.value.round() as i64);
+        let detail = if figure.is_exact() {
+            Value::Null
+        } else {
+            Value::text(format!("an estimate, off by {:.0} at most in 95 of 100 cases", figure.error.ceil()))
+        };
+        let (before, removed) = if report.shown_only { (about, Value::Null) } else { (Value::Null, about) };
+        row(of, what, [before, Value::Null, removed], detail)
+    };
     for object in &swept.objects {
         for (figure, what) in [(object.dead_entries, "dead entries"), (object.long_values, "long values")] {
-            let about = Value::Int(figure.value.round() as i64);
-            let detail = if figure.is_exact() {
-                Value::Null
-            } else {
-                Value::text(format!(
-                    "an estimate, off by {:.0} at most in 95 of 100 cases",
-                    figure.error.ceil()
-                ))
-            };
             if figure.value > 0.0 {
-                let (before, removed) =
-                    if report.shown_only { (about, Value::Null) } else { (Value::Null, about) };
-                rows.push(row(&object.object, what, [before, Value::Null, removed], detail));
+                rows.push(figures(&object.object, what, figure));
             }
         }
+    }
+    let dropped =
+        report.forecast.as_ref().map_or(Figure::exact(cleaned.trees), |forecast| forecast.dropped_trees);
+    if dropped != Figure::exact(0) {
+        rows.push(figures("dropped trees", "trees", dropped));
     }
     if let Some(damage) = &cleaned.damage {
         let values = [Value::Null, count(cleaned.damaged_segments), Value::Null];
@@ -559,5 +563,29 @@ pub(super) fn info(message: String, detail: &serde_json::Value) -> Notice {
     Notice {
         severity: "INFO",
         error: Error::new(SqlState::SUCCESSFUL_COMPLETION, message).detail(detail.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_store::{Cleaned, Forecast, SweepReport};
+
+    /// Nothing was said of dropped trees, and what the sample had none of looked like none.
+    #[test]
+    fn dropped_trees_have_a_row_unless_there_are_surely_none() {
+        let of = |forecast: Option<Figure>, trees: u64| {
+            let forecast = forecast.map(|dropped_trees| Forecast { dropped_trees, ..Forecast::default() });
+            let cleaned = Cleaned { trees, ..Cleaned::default() };
+            let report =
+                SweepReport { shown_only: forecast.is_some(), forecast, cleaned, ..SweepReport::default() };
+            let rows = sweep_rows(&Swept { report, ..Swept::default() });
+            rows.into_iter().find(|row| row[0] == Value::text("dropped trees"))
+        };
+        assert_eq!((of(None, 0), of(Some(Figure::exact(0)), 0)), (None, None));
+        assert_eq!(of(None, 3).unwrap()[2..5], [Value::Null, Value::Null, Value::Int(3)]);
+        let unsure = of(Some(Figure { value: 0.0, error: 2.5 }), 0).unwrap();
+        assert_eq!(unsure[2..5], [Value::Int(0), Value::Null, Value::Null]);
+        assert_eq!(unsure[5], Value::text("an estimate, off by 3 at most in 95 of 100 cases"));
     }
 }

@@ -176,7 +176,8 @@ impl Origin<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(Manifest, Option<StatReport>)> {
         let Origin { engine, shared, .. } = self;
-        let beside = statistics.map(|options| Beside::begin(engine, shared, options)).transpose()?;
+        let begin = |options| Beside::begin(engine, shared, options, watch.job().ending());
+        let beside = statistics.map(begin).transpose()?;
         let counting = beside.as_ref().map(Beside::records);
         let (manifest, bytes_read) = run(self, options, counting, watch)?;
         Ok((manifest, beside.map(|beside| beside.end(shared, bytes_read))))

@@ -230,3 +230,6 @@ impl Check {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

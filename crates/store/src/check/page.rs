@@ -10,7 +10,7 @@ use crate::pass::{Bytes, Flaw};
 use crate::pool::{Access, SharedPage};
 use crate::shared::{CATALOG, STATUS, UNDO_DIRECTORY};
 use crate::space::{self, EXTENT_PAGES, SYSTEM};
-use crate::undo::{self, Segment, UNDO_PAGES, UndoKind, UndoRecord};
+use crate::undo::{self, Circle, Segment, UNDO_PAGES, UndoKind, UndoRecord};
 use crate::versions::Fate;
 use crate::{catalog, overflow};
 use gannet_base::{PageId, TreeId};
@@ -294,11 +294,15 @@ impl Check {
         is_current: &mut bool,
     ) -> std::result::Result<(), String> {
         let (mut writer, mut at) = (entry.writer, entry.undo);
+        let mut circle = Circle::default();
         while !writer.is_none() {
             match self.shared.fate(writer).map_err(|error| error.to_string())? {
                 Fate::Running => {}
                 Fate::Committed(Some(csn)) if csn > oldest => *is_current = false,
                 Fate::Committed(_) => return Ok(()),
+            }
+            if circle.closes(at) {
+                return Err(format!("its history, as of {writer}, leads back to {at:?}"));
             }
             let record = undo::read(&self.shared.core, at)
                 .map_err(|error| format!("its history, as of {writer}, cannot be read: {error}"))?;

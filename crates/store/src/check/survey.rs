@@ -6,7 +6,7 @@ use crate::log::RedoTable;
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
 use crate::space::EXTENT_PAGES;
 use crate::tree::BTree;
-use crate::undo::{self, Segment, UndoKind};
+use crate::undo::{self, Circle, Segment, UndoKind};
 use crate::work::WorkMemory;
 use crate::{Error, Result, catalog};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
@@ -91,7 +91,7 @@ impl Trees {
             Some(decoded) if !is_open => decoded,
             open => {
                 self.passing.extend(open.flatten().map(|(tree, _)| tree));
-                if is_open { committed_before(shared, &entry) } else { None }
+                if is_open { committed_before(shared, key, &entry)? } else { None }
             }
         }) else {
             return Ok(());
@@ -114,13 +114,21 @@ impl Trees {
 }
 
 /// The tree that stood in an entry before the open transaction that has changed it: whoever drops a tree takes it from nobody before he commits. `None` where
-/// there was none, or where the transaction has ended meanwhile.
-fn committed_before(shared: &Shared, entry: &Entry<'_>) -> Option<(TreeId, PageId)> {
+/// there was none, or where the transaction has ended meanwhile; an error says what is wrong.
+fn committed_before(
+    shared: &Shared,
+    key: &[u8],
+    entry: &Entry<'_>,
+) -> std::result::Result<Option<(TreeId, PageId)>, String> {
     let (mut at, mut value) = (entry.undo, entry.value.to_vec());
+    let mut circle = Circle::default();
     loop {
-        let record = undo::read_of(&shared.core, at, entry.writer).ok()?;
+        if circle.closes(at) {
+            return Err(format!("the history of tree {} leads back to {at:?}", Key(key)));
+        }
+        let Ok(record) = undo::read_of(&shared.core, at, entry.writer) else { return Ok(None) };
         if record.kind == UndoKind::Insert {
-            return None;
+            return Ok(None);
         }
         // A lock left the value where it was.
         if record.kind != UndoKind::Lock {
@@ -128,7 +136,7 @@ fn committed_before(shared: &Shared, entry: &Entry<'_>) -> Option<(TreeId, PageI
         }
         if record.previous_writer != entry.writer {
             let flags = record.previous_flags;
-            return if flags & TOMBSTONE != 0 { None } else { catalog::decode(&value) };
+            return Ok(if flags & TOMBSTONE != 0 { None } else { catalog::decode(&value) });
         }
         at = record.previous_undo;
     }

@@ -20,6 +20,7 @@ use super::order::Steps;
 use super::report::Figure;
 use super::{Known, Reading, Unreadable};
 use crate::Result;
+use crate::jobs::Ending;
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
 use crate::pool::SharedPage;
@@ -124,7 +125,7 @@ pub(super) fn samples(
         (work.look)()?;
         let batch = batch_of(&growing);
         work.reading.each(&shared.core, &batch.pages, &mut |place, id, page| {
-            growing[batch.trees[place]].read(shared, id, page, work.reading, work.unreadable);
+            growing[batch.trees[place]].read(shared, id, page, work);
         });
         growing.iter_mut().for_each(Growing::level_ends);
         // Which children those are, say the nodes that have just been read.
@@ -147,6 +148,7 @@ pub(super) fn samples(
 pub(super) struct Work<'w> {
     pub(super) reading: &'w Reading,
     pub(super) unreadable: &'w Unreadable,
+    pub(super) ending: &'w Ending,
     pub(super) draw: &'w mut Draw,
     /// Fails when the job is to end.
     pub(super) look: &'w mut dyn FnMut() -> Result<()>,
@@ -189,14 +191,8 @@ fn shares(trees: &BTreeMap<TreeId, Known>, pages: &Owners) -> Vec<(TreeId, usize
 }
 
 impl Growing<'_> {
-    fn read(
-        &mut self,
-        shared: &Shared,
-        id: PageId,
-        page: Result<SharedPage<'_>>,
-        reading: &Reading,
-        unreadable: &Unreadable,
-    ) {
+    fn read(&mut self, shared: &Shared, id: PageId, page: Result<SharedPage<'_>>, work: &Work<'_>) {
+        let unreadable = work.unreadable;
         let place = self.children.len();
         self.children.push(0);
         let page = match page {
@@ -238,7 +234,7 @@ impl Growing<'_> {
             let what = format_args!("{} of its entries make no sense", seen.senseless);
             unreadable.add(id, self.tree, what);
         }
-        seen.resolve(shared, reading.access());
+        seen.resolve(shared, work.reading.access(), work.ending);
         sample.longest = sample.longest.max(seen.runs.longest);
         sample.leaves.push(seen.leaf);
     }

@@ -26,7 +26,7 @@ pub(crate) use crate::check::Known;
 use crate::check::{Findings, Trees};
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::jobs::{Unit, Watch};
+use crate::jobs::{Ending, Unit, Watch};
 use crate::pool::{Access, ScanRing, SharedPage};
 use crate::scan::widest_window;
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
@@ -160,7 +160,7 @@ pub(crate) fn run(
     options: &StatOptions,
     watch: &mut Watch<'_>,
 ) -> Result<StatReport> {
-    let frame = Frame::begin(shared, options)?;
+    let frame = Frame::begin(shared, options, watch.job().ending())?;
     let parts = match options.mode {
         StatMode::Instant => instant_parts(engine, shared, &frame, options, watch)?,
         StatMode::Records => {
@@ -180,25 +180,26 @@ struct Frame {
     wanted: Wanted,
     leading: BTreeMap<TreeId, Leading>,
     unreadable: Arc<Unreadable>,
+    ending: Ending,
 }
 
 impl Frame {
-    fn begin(shared: &Shared, options: &StatOptions) -> Result<Self> {
+    fn begin(shared: &Shared, options: &StatOptions, ending: Ending) -> Result<Self> {
         let (begun, before) = (clock::now(), Moment::now(shared));
         // Entries that make no sense are the check's to find.
         let all = Trees::read(shared, &Findings::default());
         let wanted = select(&all, options)?;
         let leading = leading_of(&wanted, options);
-        Ok(Frame { begun, before, all, wanted, leading, unreadable: Arc::default() })
+        Ok(Frame { begun, before, all, wanted, leading, unreadable: Arc::default(), ending })
     }
 
     fn records(&self, engine: &Engine, shared: &Arc<Shared>) -> Result<Arc<Records>> {
         let wanted = Wanted { trees: self.wanted.trees.clone() };
-        Records::new(engine, shared, wanted, self.leading.clone(), &self.unreadable)
+        Records::new(engine, shared, wanted, self.leading.clone(), (&self.unreadable, &self.ending))
     }
 
     fn end(self, shared: &Shared, mode: StatMode, parts: &Parts) -> StatReport {
-        let Frame { begun, before, all, wanted, leading, unreadable } = self;
+        let Frame { begun, before, all, wanted, leading, unreadable, .. } = self;
         let mut report = StatReport {
             mode,
             trees_missing: !all.complete,
@@ -226,9 +227,14 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Begins them; `options` says of which trees.
-    pub(crate) fn begin(engine: &Engine, shared: &Arc<Shared>, options: &StatOptions) -> Result<Self> {
-        let frame = Frame::begin(shared, options)?;
+    /// Begins them, as a part of the job that this is the ending of; `options` says of which trees.
+    pub(crate) fn begin(
+        engine: &Engine,
+        shared: &Arc<Shared>,
+        options: &StatOptions,
+        ending: Ending,
+    ) -> Result<Self> {
+        let frame = Frame::begin(shared, options, ending)?;
         let records = frame.records(engine, shared)?;
         Ok(Beside { frame, records })
     }
@@ -300,7 +306,7 @@ fn instant_parts(
     options: &StatOptions,
     watch: &mut Watch<'_>,
 ) -> Result<Parts> {
-    let Frame { wanted, leading, unreadable, .. } = frame;
+    let Frame { wanted, leading, unreadable, ending, .. } = frame;
     watch.job().phase("reads a sample", Unit::Bytes, 0);
     watch.look()?;
     let leaves = (instant::LEAVES + instant::TREES * instant::LEAST) as u64;
@@ -312,7 +318,7 @@ fn instant_parts(
         watch.job().set_done(reading.read.load(Ordering::Relaxed));
         watch.look()
     };
-    let mut work = instant::Work { reading: &reading, unreadable, draw: &mut draw, look: &mut look };
+    let mut work = instant::Work { reading: &reading, unreadable, ending, draw: &mut draw, look: &mut look };
     let samples = instant::samples(shared, &wanted.trees, &used, leading, &mut work)?;
     let bytes_read = reading.read.load(Ordering::Relaxed);
     watch.job().set_done(bytes_read);

@@ -6,7 +6,7 @@ use super::order::Steps;
 use super::{RING_FRAMES, Unreadable, Wanted};
 use crate::check::{Findings, read_segments};
 use crate::engine::Engine;
-use crate::jobs::Watch;
+use crate::jobs::{Ending, Watch};
 use crate::node::{NodeRef, verify_structure};
 use crate::page::{self, PageKind};
 use crate::pass::{self, Bytes, Course, Flaw, Visitor, WORKERS};
@@ -81,6 +81,7 @@ pub(crate) struct Records {
     leading: BTreeMap<TreeId, Leading>,
     segments: BTreeMap<PageId, Segment>,
     unreadable: Arc<Unreadable>,
+    ending: Ending,
     /// For undo pages that are looked at beside the pass.
     ring: ScanRing,
     trees: Mutex<Tallies>,
@@ -108,7 +109,7 @@ impl Records {
         shared: &Arc<Shared>,
         wanted: Wanted,
         leading: BTreeMap<TreeId, Leading>,
-        unreadable: &Arc<Unreadable>,
+        (unreadable, ending): (&Arc<Unreadable>, &Ending),
     ) -> Result<Arc<Self>> {
         // Those of each thread, the reserve's too, and the sum.
         let tallies = (wanted.trees.len() * (WORKERS + 2)) as u64 * TALLY_BYTES;
@@ -122,6 +123,7 @@ impl Records {
             // Entries that make no sense are the check's to find.
             segments: read_segments(shared, &Findings::default()),
             unreadable: Arc::clone(unreadable),
+            ending: ending.clone(),
             ring: ScanRing::new(RING_FRAMES),
             trees: Mutex::default(),
             used: Mutex::default(),
@@ -262,7 +264,7 @@ impl Records {
         if seen.senseless > 0 {
             self.unreadable.add(id, tree, format_args!("{} of its entries make no sense", seen.senseless));
         }
-        seen.resolve(&self.shared, Access::Ring(&self.ring));
+        seen.resolve(&self.shared, Access::Ring(&self.ring), &self.ending);
         tally.leaf.add(&seen.leaf);
         tally.longest = tally.longest.max(seen.runs.inside);
         if !seen.runs.edges.is_empty() {

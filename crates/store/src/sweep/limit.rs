@@ -2,7 +2,7 @@
 //!
 //! # What it guarantees
 //! 1. Only who holds some garbage back is ended, and only when that has taken longer than its own limit: a snapshot that is merely old
-//!    harms nobody.
+//!    harms nobody. How long it has taken counts from the look at which it was first seen to hold something, and from its own beginning at the earliest.
 //! 2. Who is ended sees nothing more and does not commit: each further step fails with [`crate::Error::TooOld`]. What it holds back goes when
 //!    its owner lets go of it, as the owner may be looking at it; the layer above is told, and ends the session.
 
@@ -10,6 +10,7 @@ use super::report::GarbageHolder;
 use crate::shared::Shared;
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,16 @@ pub(crate) struct Holders {
     pub(crate) limit: Option<Duration>,
     /// There was a transaction with a limit.
     limited: AtomicBool,
-    looked: Mutex<Option<Instant>>,
+    looked: Mutex<Looked>,
     listener: OnceLock<Listener>,
+}
+
+/// What the looks have seen.
+#[derive(Default)]
+struct Looked {
+    last: Option<Instant>,
+    /// Since when owners with a limit have been seen to hold something back at every look, by their numbers.
+    holding: BTreeMap<u64, Instant>,
 }
 
 impl fmt::Debug for Holders {
@@ -42,7 +51,7 @@ impl Holders {
         Holders {
             limit,
             limited: AtomicBool::new(false),
-            looked: Mutex::new(None),
+            looked: Mutex::default(),
             listener: OnceLock::new(),
         }
     }
@@ -69,13 +78,21 @@ impl Shared {
         }
         let now = clock::now();
         let mut looked = self.holders.looked.lock();
-        if looked.is_some_and(|looked| now - looked < LOOK_EVERY) {
+        if looked.last.is_some_and(|last| now - last < LOOK_EVERY) {
             return;
         }
-        *looked = Some(now);
+        looked.last = Some(now);
+        // All of them, also those who are too many to be named.
+        let mut holders = self.garbage_and_all().holders;
+        holders.retain(|holder| holder.held_bytes > 0 && holder.limit_seconds.is_some());
+        let before = std::mem::take(&mut looked.holding);
+        let since = |number: u64| before.get(&number).copied().unwrap_or(now);
+        looked.holding = holders.iter().map(|holder| (holder.number, since(holder.number))).collect();
         drop(looked);
-        for holder in self.garbage().holders {
-            let over = holder.limit_seconds.is_some_and(|limit| holder.age_seconds > limit);
+        for holder in holders {
+            // Of statements that follow one another each has a snapshot of its own.
+            let held = (now - since(holder.number)).as_secs_f64().min(holder.age_seconds);
+            let over = holder.limit_seconds.is_some_and(|limit| held > limit);
             if !over || !self.registry.expire(holder.number) {
                 continue;
             }

@@ -39,6 +39,7 @@ use crate::{Error, Result, entry, overflow, view};
 use gannet_base::{PageId, TreeId, TxnId, clock};
 use gannet_io::Class;
 use round::{By, Round};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -209,12 +210,7 @@ impl Shared {
         round.pace()?;
         for id in pages {
             round.check()?;
-            if round.is_background() {
-                // It may be long until this thread is through.
-                self.unless_passing(self.core.prepare_log())?;
-                self.end_old_holders();
-                self.note_figures();
-            }
+            self.tend_meanwhile(round)?;
             let Some(records) = undo::read_page(core, id, segment)? else { break };
             round.undo_page();
             if round.is_cold() {
@@ -249,6 +245,16 @@ impl Shared {
         Ok(Swept::Freed { underfull })
     }
 
+    /// What the background thread is also there for, between two steps, with nothing latched: it may be long until it is through.
+    fn tend_meanwhile(&self, round: &Round<'_>) -> Result<()> {
+        if round.is_background() {
+            self.unless_passing(self.core.prepare_log())?;
+            self.end_old_holders();
+            self.note_figures();
+        }
+        Ok(())
+    }
+
     /// Has the leaves read, as deep batches, that dead entries are to be taken out of.
     fn fetch_dead(&self, records: &[(entry::UndoPtr, UndoRecord)]) -> Result<()> {
         let mut keys: BTreeMap<TreeId, Vec<&[u8]>> = BTreeMap::new();
@@ -273,9 +279,18 @@ impl Shared {
                 round.frees_tree();
                 // It takes many steps: whoever begins to look amid them is told when it has ended.
                 self.note_undone_or_swept();
-                let freed = self
-                    .free_tree(id, &|| !self.is_stopping() && !round.gives_up() && round.breathe().is_ok());
+                let tended = Cell::new(Ok(()));
+                let tend = || {
+                    let outcome = self.tend_meanwhile(round);
+                    let goes_on = outcome.is_ok();
+                    tended.set(outcome);
+                    goes_on
+                };
+                let goes_on =
+                    || !self.is_stopping() && !round.gives_up() && round.breathe().is_ok() && tend();
+                let freed = self.free_tree(id, &goes_on);
                 self.note_undone_or_swept();
+                tended.into_inner()?;
                 if !freed? {
                     return Ok(false);
                 }

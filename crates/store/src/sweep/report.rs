@@ -90,7 +90,7 @@ pub struct GarbageHolder {
     pub held_bytes: u64,
     /// Bytes of those that could go if it ended.
     pub alone_bytes: u64,
-    /// After how many seconds it is ended, if it holds something back then.
+    /// When it has held something back for more than so many seconds, it is ended.
     pub limit_seconds: Option<f64>,
 }
 
@@ -109,10 +109,13 @@ pub struct Forecast {
     pub dropped_trees: Figure,
     /// The same by tree.
     pub by_tree: Vec<TreeForecast>,
-    /// Pages of undo to be read, as far as they are not in memory.
+    /// Pages of undo to be read, at most, as far as they are not in memory.
     pub undo_pages: u64,
     /// Leaves to be read, at most.
     pub leaf_pages_most: f64,
+    /// Pages to be read that list those of long values, at most.
+    #[serde(default)]
+    pub list_pages_most: f64,
     /// Seconds that reading all of these from the device takes, about, by what is known of it; `None` where nothing is.
     pub seconds: Option<f64>,
     /// What that goes by, or why there is none.

@@ -1,0 +1,115 @@
+//! Undo that makes no sense, on pages whose checksum is right.
+
+use crate::entry::Entry;
+use crate::mtr::Mtr;
+use crate::page::{get_u16, get_u64};
+use crate::shared::Shared;
+use crate::tree::{BTree, TreeRoot};
+use crate::undo::{self, UndoKind};
+use crate::{CreateOptions, Database, Engine, EngineOptions, OpenOptions, TransactionOptions, Tree};
+use gannet_base::PageId;
+use gannet_io::sim::SimDisk;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a record has the length of its key, and the undo of the version before.
+const KEY_LEN_AT: usize = 6;
+const PREVIOUS_UNDO_AT: usize = 40;
+
+fn create() -> (Database, Tree) {
+    let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+    let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let options = OpenOptions { sweep: false, warm: false, ..OpenOptions::default() };
+    let db = engine.create(Path::new("c.gnt"), &create, &options).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.create_tree("t").unwrap();
+    txn.commit().unwrap();
+    (db, tree)
+}
+
+/// Changes some bytes of the undo record of a row's newest version; says where it lies.
+fn damage(
+    shared: &Shared,
+    root: &TreeRoot,
+    key: &[u8],
+    change: impl FnOnce(crate::entry::UndoPtr, &[u8]) -> (usize, Vec<u8>),
+) -> PageId {
+    let core = &*shared.core;
+    let payload = BTree::new(core, root).get(key).unwrap().unwrap();
+    let at = Entry::decode(&payload).unwrap().undo;
+    let mut mtr = Mtr::new(core);
+    let part = mtr.latch(at.page()).unwrap();
+    let (offset, bytes) = change(at, &mtr.page(part)[at.offset()..]);
+    mtr.patch(part, at.offset() + offset, &bytes);
+    mtr.commit().unwrap();
+    at.page()
+}
+
+/// Check and sweep took the number of the list's first page from behind the value's end, and ended the process.
+#[test]
+fn an_undo_record_whose_long_value_has_no_whole_reference_is_a_damaged_one() {
+    let (db, tree) = create();
+    for value in [&[7; 20_000][..], b"short"] {
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.put(&tree, b"row", value).unwrap();
+        txn.commit().unwrap();
+    }
+    let shared = Arc::clone(&db.begin(TransactionOptions::default()).shared);
+    let root = shared.find_tree(tree.id()).unwrap();
+    let page = damage(&shared, &root, b"row", |_, record| {
+        (KEY_LEN_AT, (get_u16(record, KEY_LEN_AT) + 4).to_le_bytes().to_vec())
+    });
+    let report = db.check().unwrap();
+    let found =
+        |finding: &&crate::Finding| finding.page == page && finding.what.contains("no undo record at");
+    assert!(report.findings.iter().any(|finding| found(&finding)), "{:#?}", report.findings);
+    db.sweep().unwrap();
+    assert!(
+        undo::records(
+            &shared.core.pool.shared(&shared.core.volume, page, crate::pool::Access::Normal).unwrap(),
+            page
+        )
+        .is_err()
+    );
+}
+
+/// A check that came upon it never ended, and nobody could cancel it.
+#[test]
+fn a_history_that_leads_back_to_itself_is_found() {
+    let (db, tree) = create();
+    let mut txn = db.begin(TransactionOptions::default());
+    for value in [b"one", b"two"] {
+        txn.put(&tree, b"row", value).unwrap();
+    }
+    let shared = Arc::clone(&txn.shared);
+    let root = shared.find_tree(tree.id()).unwrap();
+    let itself = |at: crate::entry::UndoPtr, record: &[u8]| {
+        assert_eq!(record[2], UndoKind::Update as u8);
+        assert_ne!(get_u64(record, PREVIOUS_UNDO_AT), at.0);
+        (PREVIOUS_UNDO_AT, at.0.to_le_bytes().to_vec())
+    };
+    damage(&shared, &root, b"row", itself);
+    let report = db.check().unwrap();
+    let found =
+        |finding: &crate::Finding| finding.tree == tree.id() && finding.what.contains("leads back to");
+    assert!(report.findings.iter().any(found), "{:#?}", report.findings);
+    std::mem::forget(txn);
+}
+
+/// The same of the entry of a tree that an open transaction has dropped and made again.
+#[test]
+fn a_history_of_the_catalog_that_leads_back_to_itself_is_found() {
+    let (db, _) = create();
+    let mut txn = db.begin(TransactionOptions::default());
+    assert!(txn.drop_tree("t").unwrap());
+    txn.create_tree("t").unwrap();
+    let shared = Arc::clone(&txn.shared);
+    damage(&shared, &shared.catalog, b"t", |at, _| (PREVIOUS_UNDO_AT, at.0.to_le_bytes().to_vec()));
+    let report = db.check().unwrap();
+    let found = |finding: &crate::Finding| {
+        finding.what.contains("the history of tree") && finding.what.contains("leads back to")
+    };
+    assert!(report.findings.iter().any(found), "{:#?}", report.findings);
+    std::mem::forget(txn);
+}
