@@ -23,7 +23,7 @@ const ALARMS_EVERY: Duration = Duration::from_secs(5);
 const ALARM_LINES: Duration = Duration::from_secs(60);
 /// How often it is looked whether the time has come for long sweeps.
 const WINDOW_EVERY: Duration = Duration::from_secs(1);
-/// Open files that are no connection's: of databases, temporary ones, sockets to listen at.
+/// Open files that are neither a connection's nor a database's: temporary ones, the queues of the devices, those of jobs.
 const FILES_BESIDE: u64 = 256;
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         owner: owner(),
     };
     options.check()?;
-    have_files(options.max_connections, &settings)?;
+    have_files(&options, &settings)?;
     let memory = settings.size("memory")?;
     let engine = EngineOptions { memory, temp_folder: settings.temp_folder()? };
     // What these refuse is a budget that cannot be.
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
 }
 
 /// Has the system permit as many open files as it lets this process have, and refuses connections for which there would be none.
-fn have_files(connections: usize, settings: &Settings) -> Result<()> {
+fn have_files(options: &ServerOptions, settings: &Settings) -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -107,8 +107,8 @@ fn have_files(connections: usize, settings: &Settings) -> Result<()> {
             limit = raised;
         }
     }
-    // Those who log in, and requests to cancel, have places of their own: as many again.
-    let needed = 2 * connections as u64 + FILES_BESIDE;
+    let connections = options.max_connections;
+    let needed = options.open_files() as u64 + FILES_BESIDE;
     match limit.current {
         Some(most) if most < needed => bail!(settings.refuse(
             "max_connections",

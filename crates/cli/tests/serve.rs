@@ -114,3 +114,16 @@ fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
         "{output:?}"
     );
 }
+
+#[test]
+fn connections_that_nobody_has_let_in_are_counted_where_files_are_few() {
+    let folder = tempfile::tempdir().unwrap();
+    // As many as 400 sessions, those who log in beside them, and what is not a connection's: but not the databases'.
+    let script = "ulimit -n 1056; exec \"$0\" serve new.gnt --listen none --max-connections 400";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_gannet")]).current_dir(folder.path());
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let words = "400 connections need 1169 open files, and the system permits 1056 (ulimit -n)";
+    assert!(refused(&output).contains(words), "{output:?}");
+    assert!(names(folder.path()).is_empty());
+}

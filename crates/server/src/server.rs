@@ -75,6 +75,21 @@ impl ServerOptions {
         OpenOptions { archive, ..self.open.clone() }
     }
 
+    /// Most files that the server has open at a time, sockets included, temporary files not.
+    pub fn open_files(&self) -> usize {
+        // A folder that cannot be read ends the start elsewhere.
+        let databases: usize = self
+            .paths
+            .iter()
+            .map(|path| if path.is_dir() { files_in(path).map_or(0, |files| files.len()) } else { 1 })
+            .sum();
+        // Each database has a socket of its own to listen at.
+        most_connections(self.max_connections, true)
+            + databases * (gannet_store::OPEN_FILES + 1)
+            + self.listen.len()
+            + self.sockets.len()
+    }
+
     /// Whether a server can be made of them, as far as that is known before databases are opened.
     pub fn check(&self) -> Result<()> {
         check(self)?;
@@ -92,6 +107,12 @@ const CONNECTIONS_ASIDE: usize = 16;
 /// So many more over Unix sockets, where nobody comes but from this machine: however many come over TCP and say nothing, the owner gets in, and
 /// can cancel.
 const LOCAL_ASIDE: usize = 16;
+
+/// Connections that there are at a time at most, sessions or not. Each has one descriptor.
+fn most_connections(sessions: usize, is_local: bool) -> usize {
+    2 * sessions + CONNECTIONS_ASIDE + if is_local { LOCAL_ASIDE } else { 0 }
+}
+
 /// How long a server that is dropped waits for its connections.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -193,8 +214,7 @@ impl Place {
     /// A place for a connection; `None` when there are far too many.
     fn take(shared: &Arc<Shared>, socket: &Arc<Socket>) -> Option<Place> {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
-        let most = 2 * shared.max_connections + CONNECTIONS_ASIDE;
-        let most = most + if socket.is_local() { LOCAL_ASIDE } else { 0 };
+        let most = most_connections(shared.max_connections, socket.is_local());
         let mut entered = shared.entered.lock();
         if entered.len() >= most {
             return None;
@@ -500,10 +520,9 @@ fn accept(shared: &Arc<Shared>, listener: &impl AsFd, mut next: impl FnMut() -> 
 }
 
 fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
-    let Ok(watched) = socket.duplicate() else { return };
+    let watched = Arc::new(socket.share());
     // Where the system cannot do it, the connection is as good as any other while its client lives.
     let _ = socket.keep_asking();
-    let watched = Arc::new(watched);
     let mut stream = Stream::new(socket);
     let Some(place) = Place::take(shared, &watched) else {
         let mut out = Output::default();
@@ -580,14 +599,21 @@ fn database_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
-        for entry in fs::read_dir(path).map_err(cannot)? {
-            let file = entry.map_err(cannot)?.path();
-            if file.extension().is_some_and(|extension| extension == "gnt") {
-                files.push(file);
-            }
-        }
+        files.extend(files_in(path).map_err(cannot)?);
     }
     files.sort();
+    Ok(files)
+}
+
+/// The databases in a folder.
+fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == "gnt") {
+            files.push(file);
+        }
+    }
     Ok(files)
 }
 

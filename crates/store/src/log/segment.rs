@@ -10,8 +10,10 @@
 //! 4. A segment is renamed to a higher number only, and sealed only when the one behind it is ready. So a header of a
 //!    higher number than its file's name, or of a segment that is needed and not in its place, or no file behind a
 //!    sealed segment, is damage.
-//! 5. However many segments there are, at most [`OPEN_MAX`] files stay open, and the one that the log writes to is always among
-//!    them. Who looks at many files one after the other opens and closes each.
+//! 5. However many segments there are, at most [`OPEN_MAX`] files stay open besides those that are ready, and the one that the log writes
+//!    to is always among them. Who looks at many files one after the other opens and closes each.
+//! 6. The file of a ready segment is open until the log writes to it: that a process has too many files open fails who makes a segment
+//!    ready, who may try again, and never a commit's write, behind which nothing is written any more.
 //!
 //! # A crash at any point
 //! A half-filled temporary file is overwritten by the next attempt. A rename that is not durable yet leaves an old
@@ -44,7 +46,7 @@ const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;
 /// Files that stay open: far fewer than a process may have, however long the log is.
-const OPEN_MAX: usize = 64;
+pub(crate) const OPEN_MAX: usize = 64;
 
 /// Length of the writes that fill a new segment; so much memory is kept for them as long as the log is open, in bytes.
 pub(super) fn fill_chunk(segment_size: u64) -> u64 {
@@ -213,6 +215,8 @@ struct Found {
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<u64, (Arc<dyn File>, u64)>,
+    /// Files of ready segments that the log has not written to.
+    ahead: BTreeMap<u64, Arc<dyn File>>,
     uses: u64,
     /// Number of the segment that the log writes to.
     written: u64,
@@ -221,9 +225,17 @@ struct OpenFiles {
 impl OpenFiles {
     fn get(&mut self, number: u64) -> Option<Arc<dyn File>> {
         self.uses += 1;
-        let (file, used) = self.files.get_mut(&number)?;
+        let Some((file, used)) = self.files.get_mut(&number) else {
+            return self.ahead.get(&number).cloned();
+        };
         *used = self.uses;
         Some(Arc::clone(file))
+    }
+
+    /// Forgets a file that is another one from now on.
+    fn remove(&mut self, number: u64) {
+        self.files.remove(&number);
+        self.ahead.remove(&number);
     }
 
     /// Keeps a file, in the place of the one that was used least lately if there are too many.
@@ -318,6 +330,9 @@ impl Segments {
     pub(crate) fn file_to_write(&self, number: u64) -> Result<Arc<dyn File>> {
         let mut open = self.open.lock();
         open.written = number;
+        if let Some(file) = open.ahead.remove(&number) {
+            open.insert(number, file);
+        }
         self.keep_open(&mut open, number)
     }
 
@@ -415,7 +430,8 @@ impl Segments {
         let mut outcome = Ok(());
         let mut end = first;
         while end <= number && outcome.is_ok() {
-            outcome = self.provide(&mut inventory.numbers, end, class);
+            outcome =
+                self.provide(&mut inventory.numbers, end, class).and_then(|()| self.open_ahead(end));
             end += u64::from(outcome.is_ok());
         }
         if end > first {
@@ -425,6 +441,13 @@ impl Segments {
         }
         inventory.settle(self.keep.load(SeqCst), self.width_max);
         outcome
+    }
+
+    /// Opens the file of a segment that is about to be ready.
+    fn open_ahead(&self, number: u64) -> Result<()> {
+        let file = self.look_into(number)?;
+        self.open.lock().ahead.insert(number, file);
+        Ok(())
     }
 
     /// Makes the names in the folder durable. After a failure never again: the system tells of it once.
@@ -448,7 +471,7 @@ impl Segments {
         }
         while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
             if self.is_whole(oldest) {
-                self.open.lock().files.remove(&oldest);
+                self.open.lock().remove(oldest);
                 numbers.remove(&oldest);
                 if self.disk.rename(&self.path(oldest), &path).is_ok() {
                     numbers.insert(number);
@@ -476,7 +499,7 @@ impl Segments {
 
     /// Removes a file that nobody needs, if that can be.
     fn forget(&self, numbers: &mut BTreeSet<u64>, number: u64) {
-        self.open.lock().files.remove(&number);
+        self.open.lock().remove(number);
         numbers.remove(&number);
         // What stays is found by the next start, or replaced by the segment of that number.
         let _ = self.disk.remove(&self.path(number));
@@ -614,6 +637,21 @@ mod tests {
         assert_eq!(kept.len(), OPEN_MAX);
         assert!(kept.contains_key(&3) && kept.contains_key(&999) && !kept.contains_key(&500));
         assert!(Arc::ptr_eq(&kept[&5].0, &written), "what is written to stays open");
+    }
+
+    #[test]
+    fn a_commit_had_to_open_the_segment_that_it_was_the_first_to_write_to() {
+        let disk = gannet_io::sim::SimDisk::new(1);
+        let options = LogOptions::new(7);
+        let segments = Segments::open(Arc::new(disk.clone()), Path::new("/"), &options).unwrap();
+        segments.begin_at(1);
+        segments.make_ready(2, Class::Foreground).unwrap();
+        // Nothing can be opened by these names now.
+        for number in 1..=2 {
+            disk.remove(&segments.path(number)).unwrap();
+            segments.file_to_write(number).unwrap();
+        }
+        assert!(segments.file_to_write(3).is_err(), "it is not ready");
     }
 
     #[test]
