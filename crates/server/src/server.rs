@@ -617,18 +617,27 @@ fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Makes the socket's folder (true), or sees to it that only its owner, the server's user, can enter it.
+/// Makes the socket's folder (true), or finds it there. Either way only its owner, the server's user, can enter it: what is looked at is what the name
+/// itself is, so that nobody can put another folder, or a link to one, in its place meanwhile.
 fn private_folder(folder: &Path) -> Result<bool> {
     let cannot = |error: io::Error| Error::Setup(format!("{}: {error}", folder.display()));
-    if !folder.exists() {
-        return fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map(|()| true)
-            .map_err(cannot);
+    let mut maker = fs::DirBuilder::new();
+    maker.mode(0o700);
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        maker.recursive(true).create(parent).map_err(cannot)?;
     }
-    let metadata = fs::metadata(folder).map_err(cannot)?;
+    let is_new = match maker.recursive(false).create(folder) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(cannot(error)),
+    };
+    let metadata = fs::symlink_metadata(folder).map_err(cannot)?;
+    if !metadata.is_dir() {
+        return Err(Error::Setup(format!(
+            "{} is no folder, or a link to one, which could lead elsewhere later: name the folder itself",
+            folder.display()
+        )));
+    }
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(Error::Setup(format!(
             "{} belongs to another user; a socket there could be taken away",
@@ -641,7 +650,7 @@ fn private_folder(folder: &Path) -> Result<bool> {
             folder.display()
         )));
     }
-    Ok(false)
+    Ok(is_new)
 }
 
 /// Removes the socket of a server that is gone.
@@ -657,6 +666,7 @@ fn remove_stale(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use gannet_store::{CreateOptions, EngineOptions};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -689,5 +699,22 @@ mod tests {
             Ok((UnixStream::pair()?.0.into(), true))
         });
         server.stop(DROP_LIMIT).unwrap();
+    }
+
+    #[test]
+    fn a_link_stood_for_the_folder_of_a_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        assert!(private_folder(&place("deep/own")).unwrap(), "it was made");
+        assert!(!private_folder(&place("deep/own")).unwrap(), "it was there");
+        symlink(place("deep/own"), place("link")).unwrap();
+        symlink(place("nowhere"), place("loose")).unwrap();
+        fs::write(place("file"), "").unwrap();
+        for name in ["link", "loose", "file"] {
+            let refused = private_folder(&place(name)).unwrap_err().to_string();
+            assert!(refused.contains("name the folder itself"), "{name}: {refused}");
+        }
+        fs::set_permissions(place("deep/own"), fs::Permissions::from_mode(0o710)).unwrap();
+        assert!(private_folder(&place("deep/own")).is_err(), "others can enter it");
     }
 }

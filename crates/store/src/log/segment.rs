@@ -430,8 +430,7 @@ impl Segments {
         let mut outcome = Ok(());
         let mut end = first;
         while end <= number && outcome.is_ok() {
-            outcome =
-                self.provide(&mut inventory.numbers, end, class).and_then(|()| self.open_ahead(end));
+            outcome = self.provide(&mut inventory.numbers, end, class).and_then(|()| self.open_ahead(end));
             end += u64::from(outcome.is_ok());
         }
         if end > first {
