@@ -127,3 +127,23 @@ fn connections_that_nobody_has_let_in_are_counted_where_files_are_few() {
     assert!(refused(&output).contains(words), "{output:?}");
     assert!(names(folder.path()).is_empty());
 }
+
+#[test]
+fn the_socket_of_a_killed_server_hid_the_one_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = folder.path().join("new.gnt-socket");
+    let start = |port: &str| {
+        Served::start(&mut gannet(folder.path(), &["serve", "new.gnt", "--listen", "none", "--port", port]))
+    };
+    let mut killed = start("5519");
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    assert_eq!(names(&sockets), [".s.PGSQL.5519"]);
+    let _running = start("5518");
+    assert_eq!(names(&sockets), [".s.PGSQL.5518"], "what was left behind is gone");
+    // And should somebody put another one there.
+    drop(std::os::unix::net::UnixListener::bind(sockets.join(".s.PGSQL.5520")).unwrap());
+    let output =
+        gannet(folder.path(), &["sql", "new.gnt", "--format", "csv", "-c", "select 1 as one"]).output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "one\n1\n");
+}

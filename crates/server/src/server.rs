@@ -29,7 +29,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -318,6 +318,7 @@ impl Server {
             server.listen_unix(folder, options.port)?;
         }
         for folder in files.iter().map(|file| socket_folder(file)) {
+            remove_left_behind(&folder);
             server.listen_unix(&folder, options.port)?;
             // It is ours, though a server that was killed may have made it.
             server.folders.push(folder);
@@ -660,6 +661,28 @@ fn remove_stale(path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(_) => fs::remove_file(path).map_err(|error| Error::Setup(format!("{}: {error}", path.display()))),
     }
+}
+
+/// Removes, in the folder beside a database that is open here, the sockets of servers that had the database before and were killed, whatever their
+/// port was: clients would take them for this server's. What cannot be removed is their affair, who try each.
+fn remove_left_behind(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(".s.PGSQL."));
+        // Another database's server may have been told to have a socket here.
+        if is_socket && is_ours && !is_listened_at(&path) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Whether there is, or may be, somebody who listens at a Unix socket: anything but that nobody is there says so.
+pub fn is_listened_at(socket: &Path) -> bool {
+    let nobody =
+        |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+    !std::os::unix::net::UnixStream::connect(socket).is_err_and(nobody)
 }
 
 #[cfg(test)]
