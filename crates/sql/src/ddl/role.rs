@@ -91,9 +91,17 @@ pub(super) fn alter(context: &mut DdlContext<'_>, name: &str, changes: &RoleOpti
     }
     let mut role = claim(context, name)?;
     role.login = changes.login.unwrap_or(role.login);
-    if changes.superuser == Some(false) && role.oid == crate::catalog::BOOTSTRAP_ROLE {
-        let message = format!("role \"{name}\" has to stay a superuser");
-        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    if role.oid == crate::catalog::BOOTSTRAP_ROLE {
+        // There may be nobody else who could take it back.
+        let refuse = |what| {
+            let message = format!("role \"{name}\" has to stay {what}");
+            Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        };
+        match (changes.superuser, changes.login) {
+            (Some(false), _) => return refuse("a superuser"),
+            (_, Some(false)) => return refuse("able to log in"),
+            _ => {}
+        }
     }
     role.superuser = changes.superuser.unwrap_or(role.superuser);
     if let Some(password) = &changes.password {
