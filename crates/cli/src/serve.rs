@@ -29,7 +29,7 @@ const FILES_BESIDE: u64 = 256;
 const RESTART_LINES: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
-    let settings = Settings::gather(arguments.config.as_deref(), environment(), flags(arguments))?;
+    let settings = Settings::gather(arguments.config.as_deref(), environment()?, flags(arguments))?;
     let open = OpenOptions {
         wal_limit: settings.size("wal_limit")?,
         mode: settings.io()?,
@@ -155,15 +155,19 @@ pub(crate) fn owner() -> String {
 }
 
 /// Variables that are settings. Those of single commands are not ours to judge.
-fn environment() -> Vec<(String, String)> {
-    let ours = |name: &str| {
-        let name = name.strip_prefix("GANNET_").map(str::to_ascii_lowercase);
-        name.is_some_and(|name| name != "config" && name != "lab")
-    };
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| ours(name))
-        .collect()
+fn environment() -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        // What cannot be read in a name makes it one that no setting has.
+        let name = name.to_string_lossy().into_owned();
+        let Some(setting) = name.strip_prefix("GANNET_").map(str::to_ascii_lowercase) else { continue };
+        if setting == "config" || setting == "lab" {
+            continue;
+        }
+        let Ok(value) = value.into_string() else { bail!("the environment's {name} is not valid UTF-8") };
+        found.push((name, value));
+    }
+    Ok(found)
 }
 
 fn flags(arguments: &Serve) -> Vec<(String, String)> {

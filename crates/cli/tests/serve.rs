@@ -1,6 +1,7 @@
 //! `gannet serve`: what it refuses before it makes anything, and what it says of itself.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -86,6 +87,25 @@ fn settings_that_are_wrong_leave_nothing_behind() {
         let output = run(arguments, variable);
         assert!(refused(&output).contains(words), "{output:?}");
         assert_eq!(names(folder.path()), ["certificate.pem", "gannet.toml", "key.pem"]);
+    }
+}
+
+#[test]
+fn a_variable_that_cannot_be_read_was_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
+    for (name, value, words) in [
+        (
+            &b"GANNET_ARCHIVE"[..],
+            &b"/backup/\xe9t\xe9"[..],
+            "the environment's GANNET_ARCHIVE is not valid UTF-8",
+        ),
+        (b"GANNET_ARCHIV\xc9", b"/backup", "unknown setting archiv"),
+    ] {
+        let mut serve = gannet(folder.path(), &["serve", "new.gnt", "--listen", "none"]);
+        let output = serve.env(text(name), text(value)).output().unwrap();
+        assert!(refused(&output).contains(words), "{output:?}");
+        assert!(names(folder.path()).is_empty());
     }
 }
 
