@@ -1,9 +1,9 @@
 //! CREATE, ALTER, DROP ROLE. A password is turned into its verifier at once; the clear text goes nowhere else.
 
-use super::{DdlContext, drop, scram};
+use super::{DdlContext, drop};
 use crate::bind::utility::RoleOptions;
 use crate::catalog::{Role, storage};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, scram};
 use std::sync::Arc;
 
 fn denied(what: &str) -> Error {
@@ -36,7 +36,7 @@ fn verifier(context: &DdlContext<'_>, password: Option<&str>) -> Result<Option<S
             context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, message);
             Ok(None)
         }
-        Some(text) if scram::is_verifier(text) => Ok(Some(text.to_owned())),
+        Some(text) if scram::Verifier::parse(text).is_some() => Ok(Some(text.to_owned())),
         Some(text) if text.len() == 35 && text.starts_with("md5") => {
             Err(Error::unsupported("a password encrypted with MD5"))
         }
