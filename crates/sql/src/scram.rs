@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use gannet_base::random;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 
 /// PostgreSQL's number of rounds.
 const ITERATIONS: u32 = 4096;
@@ -78,12 +79,21 @@ fn verifier_with(password: &str, salt: &[u8], iterations: u32) -> String {
     format!("{PREFIX}{iterations}:{salt}${stored}:{server}")
 }
 
+/// A password as it is hashed: what SASLprep (RFC 4013) makes of it, so that it does not matter in which of several ways a keyboard writes a letter. One that it
+/// forbids, or leaves nothing of, is taken as it is, as PostgreSQL and its clients do.
+pub fn prepared(password: &str) -> Cow<'_, str> {
+    match stringprep::saslprep(password) {
+        Ok(prepared) if !prepared.is_empty() => prepared,
+        _ => Cow::Borrowed(password),
+    }
+}
+
 /// The verifier of a password. (The salt need not be secret, only another one each time.)
 pub(crate) fn verifier(password: &str) -> String {
     let mut salt = [0; 16];
     salt[..8].copy_from_slice(&random::next_u64().to_le_bytes());
     salt[8..].copy_from_slice(&random::next_u64().to_le_bytes());
-    verifier_with(password, &salt, ITERATIONS)
+    verifier_with(&prepared(password), &salt, ITERATIONS)
 }
 
 #[cfg(test)]
@@ -118,5 +128,29 @@ mod tests {
         {
             assert_eq!(with(head), None, "{head}");
         }
+    }
+
+    #[test]
+    fn passwords_are_prepared_as_in_postgresql() {
+        // Those of RFC 4013, then one that is composed, a blank of another kind, and an unassigned character.
+        for (text, expected) in [
+            ("I\u{ad}X", "IX"),
+            ("user", "user"),
+            ("\u{aa}", "a"),
+            ("\u{2168}", "IX"),
+            ("a\u{7}b", "a\u{7}b"),
+            ("\u{627}1", "\u{627}1"),
+            ("u\u{308}ber", "\u{fc}ber"),
+            ("\u{fc}\u{a0}b", "\u{fc} b"),
+            ("\u{221}\u{aa}", "\u{221}\u{aa}"),
+            ("\u{ad}", "\u{ad}"),
+        ] {
+            assert_eq!(prepared(text), expected, "{text:?}");
+        }
+        let salt = b"0123456789abcdef";
+        assert_eq!(
+            verifier_with(&prepared("u\u{308}ber"), salt, 1),
+            verifier_with(&prepared("\u{fc}ber"), salt, 1)
+        );
     }
 }
