@@ -1,7 +1,7 @@
 //! SCRAM-SHA-256, the server's side, without channel binding: RFC 5802 and 7677.
 //!
 //! A name that does not exist, or has no password, goes through the same exchange with made-up salt, so that nobody learns from
-//! the server which names there are.
+//! the server which names there are. As a real one, that salt is another one in each database, and the same for as long as the database is there, across starts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -30,10 +30,11 @@ impl Verifier {
         Stored::parse(text).map(|stored| Verifier { stored, fake: false })
     }
 
-    /// One that no password fits, always the same for one name as long as the server runs.
-    pub(crate) fn made_up(secret: &[u8], name: &str) -> Self {
+    /// One that no password fits, always the same for a user of a database by one secret.
+    pub(crate) fn made_up(secret: &[u8], database: &str, user: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
-        let salt = hmac::sign(&key, name.as_bytes()).as_ref()[..16].to_vec();
+        // No name has a NUL.
+        let salt = hmac::sign(&key, format!("{database}\0{user}").as_bytes()).as_ref()[..16].to_vec();
         let stored = Stored { iterations: ITERATIONS, salt, stored_key: [0; 32], server_key: [0; 32] };
         Verifier { stored, fake: true }
     }
@@ -168,9 +169,12 @@ mod tests {
 
     #[test]
     fn a_made_up_verifier_fits_nothing_and_stays_the_same() {
-        let made_up = Verifier::made_up(b"secret", "nobody");
-        assert_eq!(made_up, Verifier::made_up(b"secret", "nobody"));
-        assert_ne!(made_up.stored.salt, Verifier::made_up(b"secret", "somebody").stored.salt);
+        let made_up = Verifier::made_up(b"secret", "shop", "nobody");
+        assert_eq!(made_up, Verifier::made_up(b"secret", "shop", "nobody"));
+        for (database, user) in [("shop", "somebody"), ("stock", "nobody"), ("shopn", "obody")] {
+            let other = Verifier::made_up(b"secret", database, user);
+            assert_ne!(made_up.stored.salt, other.stored.salt, "{database}, {user}");
+        }
         let (exchange, reply) = begin(made_up, "n,,n=,r=abc", &[7; NONCE_BYTES]).unwrap();
         assert_eq!(exchange.finish(&client("", &reply, "n=,r=abc")).unwrap(), None);
     }

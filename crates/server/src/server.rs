@@ -129,8 +129,6 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) watch: Watch,
-    /// Makes the salts of names that do not exist.
-    pub(crate) made_up_secret: [u8; 32],
     /// See [`ServerOptions::owner`].
     pub(crate) owner: String,
     databases: Mutex<BTreeMap<String, Database>>,
@@ -156,6 +154,16 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn database(&self, name: &str) -> Option<Database> {
         self.databases.lock().get(name).cloned()
+    }
+
+    /// Makes the salts of users that do not exist in a database, or of one that does not exist: what is random, stays the same across starts, and is known to
+    /// nobody who cannot look into the database.
+    pub(crate) fn made_up_secret(&self, database: Option<&Database>) -> Vec<u8> {
+        let id = |database: &Database| database.store().database_id().to_le_bytes();
+        match database {
+            Some(database) => id(database).to_vec(),
+            None => self.databases.lock().values().flat_map(id).collect(),
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -278,10 +286,6 @@ impl Server {
     pub fn start(engine: &Engine, options: &ServerOptions) -> Result<Server> {
         check(options)?;
         let random = SystemRandom::new();
-        let mut made_up_secret = [0; 32];
-        random
-            .fill(&mut made_up_secret)
-            .map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
         let tls = load_tls(options)?;
         let files = database_files(&options.paths)?;
         let databases = open_databases(engine, &files, options)?;
@@ -292,7 +296,6 @@ impl Server {
             engine: engine.clone(),
             tls,
             watch: Watch::default(),
-            made_up_secret,
             owner: options.owner.clone(),
             databases: Mutex::new(databases),
             entered: Mutex::default(),
