@@ -353,7 +353,7 @@ impl Segments {
 
     fn open_file(&self, path: &Path, create: bool) -> Result<Arc<dyn File>> {
         let options = OpenOptions { create, ..OpenOptions::read_write() }.mode(self.mode);
-        let file = self.disk.open(path, &options)?;
+        let file = self.disk.open(path, &options).map_err(for_now)?;
         if file.alignment() as u64 > BLOCK {
             let text =
                 format!("{path:?} insists on an alignment of {} bytes, the log uses 4096", file.alignment());
@@ -454,8 +454,10 @@ impl Segments {
         if self.folder_failed.load(SeqCst) {
             return Err(Error::Poisoned(format!("the folder {:?} could not be synced", self.folder)));
         }
-        self.disk.sync_dir(&self.folder).inspect_err(|_| self.folder_failed.store(true, SeqCst))?;
-        Ok(())
+        self.disk.sync_dir(&self.folder).map_err(for_now).inspect_err(|error| {
+            // Where the folder was not opened, nothing of it was lost.
+            self.folder_failed.store(!matches!(error, Error::NoSpace(_)), SeqCst);
+        })
     }
 
     /// Files that are only kept to be used again are passed over where that cannot be: one that cannot be opened or renamed, or that somebody
@@ -463,13 +465,13 @@ impl Segments {
     fn provide(&self, numbers: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
         let path = self.path(number);
         if numbers.contains(&number) {
-            if self.is_whole(number) {
+            if self.is_whole(number)? {
                 return Ok(());
             }
             self.forget(numbers, number);
         }
         while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
-            if self.is_whole(oldest) {
+            if self.is_whole(oldest)? {
                 self.open.lock().remove(oldest);
                 numbers.remove(&oldest);
                 if self.disk.rename(&self.path(oldest), &path).is_ok() {
@@ -492,8 +494,12 @@ impl Segments {
     }
 
     /// Whether the file of a segment can be used as one.
-    fn is_whole(&self, number: u64) -> bool {
-        self.look_into(number).is_ok_and(|file| file.len().is_ok_and(|len| len == self.size))
+    fn is_whole(&self, number: u64) -> Result<bool> {
+        match self.look_into(number) {
+            // That says nothing of the file.
+            Err(error @ Error::NoSpace(_)) => Err(error),
+            found => Ok(found.is_ok_and(|file| file.len().is_ok_and(|len| len == self.size))),
+        }
     }
 
     /// Removes a file that nobody needs, if that can be.
@@ -578,6 +584,14 @@ pub(crate) fn side_by_side<T: Send + 'static>(
         shares.push(share.into_iter());
     }
     Ok((0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect())
+}
+
+/// That too many files are open is no failure of the device: as where it is full, nothing was changed, and the same may go well later.
+fn for_now(error: gannet_io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::TooManyOpen => Error::NoSpace(error.to_string()),
+        _ => error.into(),
+    }
 }
 
 /// Where segment `number` of the log in a folder is.
