@@ -80,7 +80,7 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Writes a duration with the largest unit that leaves no fraction: `10s`, `1500ms`.
+/// Writes a duration with the largest unit that leaves no fraction: `10s`, `1500ms`. Parts of a microsecond are told only where there is nothing else.
 pub fn format_duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     for (factor, unit) in [(3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"), (1000, "ms")] {
@@ -88,7 +88,11 @@ pub fn format_duration(duration: Duration) -> String {
             return format!("{}{unit}", micros / factor);
         }
     }
-    if micros == 0 { "0s".to_owned() } else { format!("{micros}us") }
+    match (micros, duration.subsec_nanos()) {
+        (0, 0) => "0s".to_owned(),
+        (0, nanos) => format!("{nanos}ns"),
+        _ => format!("{micros}us"),
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +118,7 @@ mod tests {
         assert_eq!(parse_duration("1.5ms").unwrap(), Duration::from_micros(1500));
         assert_eq!(parse_duration("2min").unwrap(), Duration::from_secs(120));
         assert!(parse_duration("10").is_err());
-        for text in ["10s", "1500ms", "2min", "90min", "7us", "0s"] {
+        for text in ["10s", "1500ms", "2min", "90min", "7us", "999ns", "0s"] {
             assert_eq!(format_duration(parse_duration(text).unwrap()), text);
         }
     }

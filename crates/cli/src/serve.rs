@@ -23,13 +23,13 @@ const ALARMS_EVERY: Duration = Duration::from_secs(5);
 const ALARM_LINES: Duration = Duration::from_secs(60);
 /// How often it is looked whether the time has come for long sweeps.
 const WINDOW_EVERY: Duration = Duration::from_secs(1);
-/// Open files that are no connection's: of databases, temporary ones, sockets to listen at.
+/// Open files that are neither a connection's nor a database's: temporary ones, the queues of the devices, those of jobs.
 const FILES_BESIDE: u64 = 256;
 /// How often it is said how far a restart is.
 const RESTART_LINES: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
-    let settings = Settings::gather(arguments.config.as_deref(), environment(), flags(arguments))?;
+    let settings = Settings::gather(arguments.config.as_deref(), environment()?, flags(arguments))?;
     let open = OpenOptions {
         wal_limit: settings.size("wal_limit")?,
         mode: settings.io()?,
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
         owner: owner(),
     };
     options.check()?;
-    have_files(options.max_connections, &settings)?;
+    have_files(&options, &settings)?;
     let memory = settings.size("memory")?;
     let engine = EngineOptions { memory, temp_folder: settings.temp_folder()? };
     // What these refuse is a budget that cannot be.
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
 }
 
 /// Has the system permit as many open files as it lets this process have, and refuses connections for which there would be none.
-fn have_files(connections: usize, settings: &Settings) -> Result<()> {
+fn have_files(options: &ServerOptions, settings: &Settings) -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -105,8 +105,8 @@ fn have_files(connections: usize, settings: &Settings) -> Result<()> {
             limit = raised;
         }
     }
-    // Those who log in, and requests to cancel, have places of their own: as many again.
-    let needed = 2 * connections as u64 + FILES_BESIDE;
+    let connections = options.max_connections;
+    let needed = options.open_files() as u64 + FILES_BESIDE;
     match limit.current {
         Some(most) if most < needed => bail!(settings.refuse(
             "max_connections",
@@ -153,15 +153,19 @@ pub(crate) fn owner() -> String {
 }
 
 /// Variables that are settings. Those of single commands are not ours to judge.
-fn environment() -> Vec<(String, String)> {
-    let ours = |name: &str| {
-        let name = name.strip_prefix("GANNET_").map(str::to_ascii_lowercase);
-        name.is_some_and(|name| name != "config" && name != "lab")
-    };
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| ours(name))
-        .collect()
+fn environment() -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        // What cannot be read in a name makes it one that no setting has.
+        let name = name.to_string_lossy().into_owned();
+        let Some(setting) = name.strip_prefix("GANNET_").map(str::to_ascii_lowercase) else { continue };
+        if setting == "config" || setting == "lab" {
+            continue;
+        }
+        let Ok(value) = value.into_string() else { bail!("the environment's {name} is not valid UTF-8") };
+        found.push((name, value));
+    }
+    Ok(found)
 }
 
 fn flags(arguments: &Serve) -> Vec<(String, String)> {

@@ -6,6 +6,7 @@ use common::{Served, ends, gannet, run};
 use serde_json::Value;
 use std::io::Read;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -85,6 +86,29 @@ fn a_file_without_the_log_that_it_needs_is_critical() {
     std::fs::remove_dir_all(path.join("shop.gnt-wal")).unwrap();
     let (report, _) = ends(path, &["doctor", "shop.gnt", "--json", "--time", "0s"], 2);
     assert!(report.contains("was not closed, and its log in"), "{report}");
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_was_taken_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ends(path, &["sql", "shop.gnt", "--create", "-q", "-c", "create table t (id int primary key)"], 0);
+    let sockets = path.join("shop.gnt-socket");
+    std::fs::create_dir(&sockets).unwrap();
+    let listener = UnixListener::bind(sockets.join(".s.PGSQL.5433")).unwrap();
+    // As one that has too many clients: who comes is sent away.
+    let busy = std::thread::spawn(move || listener.incoming().take(2).for_each(drop));
+    let output = run(path, &["doctor", "shop.gnt", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let remarks = report["remarks"].to_string();
+    assert!(remarks.contains("a server has the file, and could not be asked how it is"), "{remarks}");
+    assert!(output.status.code().is_some_and(|code| code == 1 || code == 2), "{output:?}");
+    assert!(report["device"].is_null() && remarks.contains("as a server works on it"), "{report:#}");
+    busy.join().unwrap();
+    // Nobody listens there any more.
+    let output = run(path, &["doctor", "shop.gnt", "--json", "--time", "0s"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["remarks"].to_string().contains("no server answers beside the file"), "{report:#}");
 }
 
 #[test]

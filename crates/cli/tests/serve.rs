@@ -1,6 +1,7 @@
 //! `gannet serve`: what it refuses before it makes anything, and what it says of itself.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -90,6 +91,25 @@ fn settings_that_are_wrong_leave_nothing_behind() {
 }
 
 #[test]
+fn a_variable_that_cannot_be_read_was_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
+    for (name, value, words) in [
+        (
+            &b"GANNET_ARCHIVE"[..],
+            &b"/backup/\xe9t\xe9"[..],
+            "the environment's GANNET_ARCHIVE is not valid UTF-8",
+        ),
+        (b"GANNET_ARCHIV\xc9", b"/backup", "unknown setting archiv"),
+    ] {
+        let mut serve = gannet(folder.path(), &["serve", "new.gnt", "--listen", "none"]);
+        let output = serve.env(text(name), text(value)).output().unwrap();
+        assert!(refused(&output).contains(words), "{output:?}");
+        assert!(names(folder.path()).is_empty());
+    }
+}
+
+#[test]
 fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [
@@ -113,4 +133,37 @@ fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
         "requested,effective,reason\n1MiB,4MiB,raised to four of the database's log segments\n",
         "{output:?}"
     );
+}
+
+#[test]
+fn connections_that_nobody_has_let_in_are_counted_where_files_are_few() {
+    let folder = tempfile::tempdir().unwrap();
+    // As many as 400 sessions, those who log in beside them, and what is not a connection's: but not the databases'.
+    let script = "ulimit -n 1056; exec \"$0\" serve new.gnt --listen none --max-connections 400";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_gannet")]).current_dir(folder.path());
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let words = "400 connections need 1169 open files, and the system permits 1056 (ulimit -n)";
+    assert!(refused(&output).contains(words), "{output:?}");
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn the_socket_of_a_killed_server_hid_the_one_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let sockets = folder.path().join("new.gnt-socket");
+    let start = |port: &str| {
+        Served::start(&mut gannet(folder.path(), &["serve", "new.gnt", "--listen", "none", "--port", port]))
+    };
+    let mut killed = start("5519");
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    assert_eq!(names(&sockets), [".s.PGSQL.5519"]);
+    let _running = start("5518");
+    assert_eq!(names(&sockets), [".s.PGSQL.5518"], "what was left behind is gone");
+    // And should somebody put another one there.
+    drop(std::os::unix::net::UnixListener::bind(sockets.join(".s.PGSQL.5520")).unwrap());
+    let output =
+        gannet(folder.path(), &["sql", "new.gnt", "--format", "csv", "-c", "select 1 as one"]).output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "one\n1\n");
 }

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Locked,
     /// The file system or quota is full.
     NoSpace,
+    /// The process, or the system, has as many files open as it may: the same may go well later.
+    TooManyOpen,
     /// The file ends before the bytes asked for.
     ShortRead,
     /// An earlier write or sync failed; open the file anew.
@@ -60,6 +62,7 @@ impl Error {
             Some(libc::EACCES | libc::EPERM) => ErrorKind::PermissionDenied,
             // The last one is of a limit on the length of a process's files.
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => ErrorKind::NoSpace,
+            Some(libc::EMFILE | libc::ENFILE) => ErrorKind::TooManyOpen,
             Some(libc::EROFS) => ErrorKind::ReadOnly,
             Some(libc::EINVAL) => ErrorKind::Invalid,
             _ => ErrorKind::Device,

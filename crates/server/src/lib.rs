@@ -31,7 +31,7 @@ mod tls;
 mod watch;
 pub mod window;
 
-pub use server::{Server, ServerOptions, archive_of, socket_folder};
+pub use server::{Server, ServerOptions, archive_of, is_listened_at, socket_folder};
 
 /// Result of setting a server up.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,10 +1,11 @@
 //! SCRAM-SHA-256, the server's side, without channel binding: RFC 5802 and 7677.
 //!
 //! A name that does not exist, or has no password, goes through the same exchange with made-up salt, so that nobody learns from
-//! the server which names there are.
+//! the server which names there are. As a real one, that salt is another one in each database, and the same for as long as the database is there, across starts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gannet_sql::scram::Verifier as Stored;
 use gannet_sql::{Error, Result, SqlState};
 use ring::{digest, hmac};
 
@@ -15,46 +16,27 @@ const NONCE_BYTES: usize = 18;
 /// Iterations that made-up verifiers claim: PostgreSQL's default.
 const ITERATIONS: u32 = 4096;
 
-/// What is stored of a password.
+/// By what a client is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verifier {
-    iterations: u32,
-    salt: Vec<u8>,
-    stored_key: Vec<u8>,
-    server_key: Vec<u8>,
+    stored: Stored,
     /// Made up: no password fits.
     fake: bool,
 }
 
 impl Verifier {
-    /// Reads `SCRAM-SHA-256$iterations:salt$stored:server`.
+    /// Reads what is stored of a password.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix("SCRAM-SHA-256$")?;
-        let (head, keys) = rest.split_once('$')?;
-        let (iterations, salt) = head.split_once(':')?;
-        let (stored, server) = keys.split_once(':')?;
-        let verifier = Verifier {
-            iterations: iterations.parse().ok()?,
-            salt: BASE64.decode(salt).ok()?,
-            stored_key: BASE64.decode(stored).ok()?,
-            server_key: BASE64.decode(server).ok()?,
-            fake: false,
-        };
-        let key_len = digest::SHA256_OUTPUT_LEN;
-        (verifier.stored_key.len() == key_len && verifier.server_key.len() == key_len).then_some(verifier)
+        Stored::parse(text).map(|stored| Verifier { stored, fake: false })
     }
 
-    /// One that no password fits, always the same for one name as long as the server runs.
-    pub(crate) fn made_up(secret: &[u8], name: &str) -> Self {
+    /// One that no password fits, always the same for a user of a database by one secret.
+    pub(crate) fn made_up(secret: &[u8], database: &str, user: &str) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
-        let salt = hmac::sign(&key, name.as_bytes()).as_ref()[..16].to_vec();
-        Verifier {
-            iterations: ITERATIONS,
-            salt,
-            stored_key: vec![0; 32],
-            server_key: vec![0; 32],
-            fake: true,
-        }
+        // No name has a NUL.
+        let salt = hmac::sign(&key, format!("{database}\0{user}").as_bytes()).as_ref()[..16].to_vec();
+        let stored = Stored { iterations: ITERATIONS, salt, stored_key: [0; 32], server_key: [0; 32] };
+        Verifier { stored, fake: true }
     }
 }
 
@@ -101,7 +83,8 @@ pub(crate) fn begin(
         .filter(|nonce| !nonce.is_empty() && nonce.bytes().all(|b| (0x21..=0x7e).contains(&b)))
         .ok_or_else(|| refused("the nonce is missing"))?;
     let nonce = format!("{client_nonce}{}", BASE64.encode(random));
-    let reply = format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.iterations);
+    let reply =
+        format!("r={nonce},s={},i={}", BASE64.encode(&verifier.stored.salt), verifier.stored.iterations);
     let covered = format!("{bare},{reply}");
     let header = BASE64.encode(format!("{binding},{identity},"));
     Ok((Exchange { verifier, nonce, covered, header }, reply))
@@ -125,15 +108,15 @@ impl Exchange {
             return Err(refused("the proof has the wrong length"));
         }
         let covered = format!("{},{without_proof}", self.covered);
-        let stored = hmac::Key::new(hmac::HMAC_SHA256, &self.verifier.stored_key);
+        let stored = hmac::Key::new(hmac::HMAC_SHA256, &self.verifier.stored.stored_key);
         let signature = hmac::sign(&stored, covered.as_bytes());
         let client_key: Vec<u8> = proof.iter().zip(signature.as_ref()).map(|(a, b)| a ^ b).collect();
         let key_digest = digest::digest(&digest::SHA256, &client_key);
-        let matches = same(key_digest.as_ref(), &self.verifier.stored_key);
+        let matches = same(key_digest.as_ref(), &self.verifier.stored.stored_key);
         if !matches || self.verifier.fake {
             return Ok(None);
         }
-        let server = hmac::Key::new(hmac::HMAC_SHA256, &self.verifier.server_key);
+        let server = hmac::Key::new(hmac::HMAC_SHA256, &self.verifier.stored.server_key);
         Ok(Some(format!("v={}", BASE64.encode(hmac::sign(&server, covered.as_bytes())))))
     }
 }
@@ -186,9 +169,12 @@ mod tests {
 
     #[test]
     fn a_made_up_verifier_fits_nothing_and_stays_the_same() {
-        let made_up = Verifier::made_up(b"secret", "nobody");
-        assert_eq!(made_up, Verifier::made_up(b"secret", "nobody"));
-        assert_ne!(made_up.salt, Verifier::made_up(b"secret", "somebody").salt);
+        let made_up = Verifier::made_up(b"secret", "shop", "nobody");
+        assert_eq!(made_up, Verifier::made_up(b"secret", "shop", "nobody"));
+        for (database, user) in [("shop", "somebody"), ("stock", "nobody"), ("shopn", "obody")] {
+            let other = Verifier::made_up(b"secret", database, user);
+            assert_ne!(made_up.stored.salt, other.stored.salt, "{database}, {user}");
+        }
         let (exchange, reply) = begin(made_up, "n,,n=,r=abc", &[7; NONCE_BYTES]).unwrap();
         assert_eq!(exchange.finish(&client("", &reply, "n=,r=abc")).unwrap(), None);
     }

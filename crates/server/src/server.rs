@@ -29,7 +29,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,6 +75,21 @@ impl ServerOptions {
         OpenOptions { archive, ..self.open.clone() }
     }
 
+    /// Most files that the server has open at a time, sockets included, temporary files not.
+    pub fn open_files(&self) -> usize {
+        // A folder that cannot be read ends the start elsewhere.
+        let databases: usize = self
+            .paths
+            .iter()
+            .map(|path| if path.is_dir() { files_in(path).map_or(0, |files| files.len()) } else { 1 })
+            .sum();
+        // Each database has a socket of its own to listen at.
+        most_connections(self.max_connections, true)
+            + databases * (gannet_store::OPEN_FILES + 1)
+            + self.listen.len()
+            + self.sockets.len()
+    }
+
     /// Whether a server can be made of them, as far as that is known before databases are opened.
     pub fn check(&self) -> Result<()> {
         check(self)?;
@@ -92,6 +107,12 @@ const CONNECTIONS_ASIDE: usize = 16;
 /// So many more over Unix sockets, where nobody comes but from this machine: however many come over TCP and say nothing, the owner gets in, and
 /// can cancel.
 const LOCAL_ASIDE: usize = 16;
+
+/// Connections that there are at a time at most, sessions or not. Each has one descriptor.
+fn most_connections(sessions: usize, is_local: bool) -> usize {
+    2 * sessions + CONNECTIONS_ASIDE + if is_local { LOCAL_ASIDE } else { 0 }
+}
+
 /// How long a server that is dropped waits for its connections.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -108,8 +129,6 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) watch: Watch,
-    /// Makes the salts of names that do not exist.
-    pub(crate) made_up_secret: [u8; 32],
     /// See [`ServerOptions::owner`].
     pub(crate) owner: String,
     databases: Mutex<BTreeMap<String, Database>>,
@@ -135,6 +154,16 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn database(&self, name: &str) -> Option<Database> {
         self.databases.lock().get(name).cloned()
+    }
+
+    /// Makes the salts of users that do not exist in a database, or of one that does not exist: what is random, stays the same across starts, and is known to
+    /// nobody who cannot look into the database.
+    pub(crate) fn made_up_secret(&self, database: Option<&Database>) -> Vec<u8> {
+        let id = |database: &Database| database.store().database_id().to_le_bytes();
+        match database {
+            Some(database) => id(database).to_vec(),
+            None => self.databases.lock().values().flat_map(id).collect(),
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -193,8 +222,7 @@ impl Place {
     /// A place for a connection; `None` when there are far too many.
     fn take(shared: &Arc<Shared>, socket: &Arc<Socket>) -> Option<Place> {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
-        let most = 2 * shared.max_connections + CONNECTIONS_ASIDE;
-        let most = most + if socket.is_local() { LOCAL_ASIDE } else { 0 };
+        let most = most_connections(shared.max_connections, socket.is_local());
         let mut entered = shared.entered.lock();
         if entered.len() >= most {
             return None;
@@ -258,10 +286,6 @@ impl Server {
     pub fn start(engine: &Engine, options: &ServerOptions) -> Result<Server> {
         check(options)?;
         let random = SystemRandom::new();
-        let mut made_up_secret = [0; 32];
-        random
-            .fill(&mut made_up_secret)
-            .map_err(|_| Error::Setup("the system has no randomness to give".into()))?;
         let tls = load_tls(options)?;
         let files = database_files(&options.paths)?;
         let databases = open_databases(engine, &files, options)?;
@@ -272,7 +296,6 @@ impl Server {
             engine: engine.clone(),
             tls,
             watch: Watch::default(),
-            made_up_secret,
             owner: options.owner.clone(),
             databases: Mutex::new(databases),
             entered: Mutex::default(),
@@ -298,6 +321,7 @@ impl Server {
             server.listen_unix(folder, options.port)?;
         }
         for folder in files.iter().map(|file| socket_folder(file)) {
+            remove_left_behind(&folder);
             server.listen_unix(&folder, options.port)?;
             // It is ours, though a server that was killed may have made it.
             server.folders.push(folder);
@@ -500,10 +524,9 @@ fn accept(shared: &Arc<Shared>, listener: &impl AsFd, mut next: impl FnMut() -> 
 }
 
 fn welcome(shared: &Arc<Shared>, socket: Socket, trusted: bool) {
-    let Ok(watched) = socket.duplicate() else { return };
+    let watched = Arc::new(socket.share());
     // Where the system cannot do it, the connection is as good as any other while its client lives.
     let _ = socket.keep_asking();
-    let watched = Arc::new(watched);
     let mut stream = Stream::new(socket);
     let Some(place) = Place::take(shared, &watched) else {
         let mut out = Output::default();
@@ -580,29 +603,45 @@ fn database_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
-        for entry in fs::read_dir(path).map_err(cannot)? {
-            let file = entry.map_err(cannot)?.path();
-            if file.extension().is_some_and(|extension| extension == "gnt") {
-                files.push(file);
-            }
-        }
+        files.extend(files_in(path).map_err(cannot)?);
     }
     files.sort();
     Ok(files)
 }
 
-/// Makes the socket's folder (true), or sees to it that only its owner, the server's user, can enter it.
+/// The databases in a folder.
+fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == "gnt") {
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
+/// Makes the socket's folder (true), or finds it there. Either way only its owner, the server's user, can enter it: what is looked at is what the name
+/// itself is, so that nobody can put another folder, or a link to one, in its place meanwhile.
 fn private_folder(folder: &Path) -> Result<bool> {
     let cannot = |error: io::Error| Error::Setup(format!("{}: {error}", folder.display()));
-    if !folder.exists() {
-        return fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map(|()| true)
-            .map_err(cannot);
+    let mut maker = fs::DirBuilder::new();
+    maker.mode(0o700);
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        maker.recursive(true).create(parent).map_err(cannot)?;
     }
-    let metadata = fs::metadata(folder).map_err(cannot)?;
+    let is_new = match maker.recursive(false).create(folder) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(cannot(error)),
+    };
+    let metadata = fs::symlink_metadata(folder).map_err(cannot)?;
+    if !metadata.is_dir() {
+        return Err(Error::Setup(format!(
+            "{} is no folder, or a link to one, which could lead elsewhere later: name the folder itself",
+            folder.display()
+        )));
+    }
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(Error::Setup(format!(
             "{} belongs to another user; a socket there could be taken away",
@@ -615,7 +654,7 @@ fn private_folder(folder: &Path) -> Result<bool> {
             folder.display()
         )));
     }
-    Ok(false)
+    Ok(is_new)
 }
 
 /// Removes the socket of a server that is gone.
@@ -627,12 +666,35 @@ fn remove_stale(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes, in the folder beside a database that is open here, the sockets of servers that had the database before and were killed, whatever their
+/// port was: clients would take them for this server's. What cannot be removed is their affair, who try each.
+fn remove_left_behind(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(".s.PGSQL."));
+        // Another database's server may have been told to have a socket here.
+        if is_socket && is_ours && !is_listened_at(&path) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Whether there is, or may be, somebody who listens at a Unix socket: anything but that nobody is there says so.
+pub fn is_listened_at(socket: &Path) -> bool {
+    let nobody =
+        |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+    !std::os::unix::net::UnixStream::connect(socket).is_err_and(nobody)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use gannet_base::clock;
     use gannet_store::{CreateOptions, EngineOptions, JobKind, JobOrder, JobReport, JobState, Watch};
     use std::io::{Read, Write};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -756,5 +818,22 @@ mod tests {
         assert_eq!((left, holder.join().unwrap().cleaned.dead_entries), (0, 1));
         drop((client, database));
         server.stop(DROP_LIMIT).unwrap();
+    }
+
+    #[test]
+    fn a_link_stood_for_the_folder_of_a_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        assert!(private_folder(&place("deep/own")).unwrap(), "it was made");
+        assert!(!private_folder(&place("deep/own")).unwrap(), "it was there");
+        symlink(place("deep/own"), place("link")).unwrap();
+        symlink(place("nowhere"), place("loose")).unwrap();
+        fs::write(place("file"), "").unwrap();
+        for name in ["link", "loose", "file"] {
+            let refused = private_folder(&place(name)).unwrap_err().to_string();
+            assert!(refused.contains("name the folder itself"), "{name}: {refused}");
+        }
+        fs::set_permissions(place("deep/own"), fs::Permissions::from_mode(0o710)).unwrap();
+        assert!(private_folder(&place("deep/own")).is_err(), "others can enter it");
     }
 }

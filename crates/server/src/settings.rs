@@ -82,6 +82,9 @@ definitions! {
     io_record "" "file that is not there yet; none for no record" "Where every write and sync is recorded, bytes included, for tests of power cuts; slow, and large.";
 }
 
+/// Settings of several values, which are a list in the file.
+const LISTS: [&str; 2] = ["listen", "sweep_window"];
+
 /// A setting with its values, as `gannet_settings` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -142,6 +145,7 @@ impl Settings {
         let table: toml::Table =
             text.parse().map_err(|error: toml::de::Error| Error::Setup(error.to_string()))?;
         for (name, value) in table {
+            definition(&name, Source::File)?;
             if name == "insecure_trust" && !value.is_bool() {
                 // TOML has words of its own for on and off: nothing else is to open the door.
                 return Err(Error::Setup(format!("{name} has to be true or false, without quotes")));
@@ -150,13 +154,16 @@ impl Settings {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(on) => if on { "on" } else { "off" }.to_owned(),
-                toml::Value::Array(items) => {
+                toml::Value::Array(items) if LISTS.contains(&name.as_str()) => {
                     let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
                     texts
                         .ok_or_else(|| Error::Setup(format!("{name} has to be a list of strings")))?
                         .join(",")
                 }
-                other => return Err(Error::Setup(format!("{name} cannot be a {}", other.type_str()))),
+                other => {
+                    let text = format!("{name} cannot be a value of type {}", other.type_str());
+                    return Err(Error::Setup(text));
+                }
             };
             self.set(&name, text, Source::File)?;
         }
@@ -164,10 +171,7 @@ impl Settings {
     }
 
     fn set(&mut self, name: &str, value: String, source: Source) -> Result<()> {
-        let Some(definition) = DEFINITIONS.iter().find(|definition| definition.name == name) else {
-            let hint = nearest(name).map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            return Err(Error::Setup(format!("unknown setting {name} ({source}){hint}")));
-        };
+        let definition = definition(name, source)?;
         self.values.insert(definition.name, (value, source));
         Ok(())
     }
@@ -343,6 +347,14 @@ impl Settings {
     }
 }
 
+/// The setting of this name.
+fn definition(name: &str, source: Source) -> Result<&'static Definition> {
+    DEFINITIONS.iter().find(|definition| definition.name == name).ok_or_else(|| {
+        let hint = nearest(name).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        Error::Setup(format!("unknown setting {name} ({source}){hint}"))
+    })
+}
+
 /// The setting whose name is most like this one.
 fn nearest(name: &str) -> Option<&'static str> {
     let near =
@@ -436,6 +448,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_list_was_taken_for_a_name_with_commas() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gannet.toml");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            Settings::gather(Some(&file), [], []).map_err(|error| error.to_string())
+        };
+        for (text, words) in [
+            ("archive = [\"/one\", \"/two\"]\n", "archive cannot be a value of type array"),
+            ("listen = [1]\n", "listen has to be a list of strings"),
+            ("archiv = [\"/one\"]\n", "unknown setting archiv (file); did you mean archive?"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        let settings = read("sweep_window = [\"22:00-06:00\", \"12:00-13:00\"]\n").unwrap();
+        assert!(settings.sweep_window().unwrap().is_some());
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Connection {
         }
         let name = find("database").filter(|name| !name.is_empty()).unwrap_or(user);
         let database = self.shared.database(name);
-        self.authenticate(user, database.as_ref())?;
+        self.authenticate(user, name, database.as_ref())?;
         let Some(database) = database else {
             let error =
                 Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
@@ -109,13 +109,15 @@ impl Connection {
         self.open_session(&database, if is_owner { &owner } else { user }, parameters)
     }
 
-    fn authenticate(&mut self, user: &str, database: Option<&Database>) -> Step<()> {
+    fn authenticate(&mut self, user: &str, name: &str, database: Option<&Database>) -> Step<()> {
         if !self.trusted {
             // Whether the role may log in is told only to who knows its password.
             let role = database.and_then(|database| database.role(user));
             let stored = role.and_then(|role| role.password.as_deref().and_then(scram::Verifier::parse));
-            let verifier =
-                stored.unwrap_or_else(|| scram::Verifier::made_up(&self.shared.made_up_secret, user));
+            let verifier = stored.unwrap_or_else(|| {
+                let secret = self.shared.made_up_secret(database);
+                scram::Verifier::made_up(&secret, name, user)
+            });
             self.out.begin(b'R').i32(10).str(scram::MECHANISM).u8(0).end();
             self.send()?;
             if let Err(error) = self.scram(verifier, user)? {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A socket. Its handles can be cloned: another thread may shut it down.
+/// A socket. Several handles share its one descriptor: another thread may shut it down.
 ///
 /// A read asks for what is there and, where nothing is, waits by `poll` for something to read; behind a write, which the other
 /// side answers first, it waits at once. To wait in `recv` is one call less, but a Unix socket wakes whoever sleeps there also when the other
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// holds a session by not reading.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    end: End,
+    end: Arc<End>,
     patience: Patience,
     /// Nothing was read since something was written.
     has_written: bool,
@@ -107,7 +107,7 @@ enum End {
 impl From<UnixStream> for Socket {
     fn from(socket: UnixStream) -> Self {
         Socket {
-            end: End::Unix(socket),
+            end: Arc::new(End::Unix(socket)),
             patience: Patience::default(),
             has_written: false,
             at_once: false,
@@ -120,7 +120,7 @@ impl From<UnixStream> for Socket {
 impl From<TcpStream> for Socket {
     fn from(socket: TcpStream) -> Self {
         Socket {
-            end: End::Tcp(socket),
+            end: Arc::new(End::Tcp(socket)),
             patience: Patience::default(),
             has_written: false,
             at_once: false,
@@ -133,7 +133,7 @@ impl From<TcpStream> for Socket {
 impl Socket {
     /// Where the other end is, if it is not on this machine's own sockets.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        match &self.end {
+        match &*self.end {
             End::Unix(_) => None,
             End::Tcp(socket) => socket.peer_addr().ok(),
         }
@@ -141,23 +141,19 @@ impl Socket {
 
     /// Whether it is one of this machine's own sockets.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.end, End::Unix(_))
+        matches!(&*self.end, End::Unix(_))
     }
 
-    /// Another handle to the same socket.
-    pub(crate) fn duplicate(&self) -> io::Result<Self> {
-        let end = match &self.end {
-            End::Unix(socket) => End::Unix(socket.try_clone()?),
-            End::Tcp(socket) => End::Tcp(socket.try_clone()?),
-        };
-        Ok(Socket {
-            end,
+    /// Another handle to the same socket, by the same descriptor.
+    pub(crate) fn share(&self) -> Self {
+        Socket {
+            end: Arc::clone(&self.end),
             patience: Patience::default(),
             has_written: false,
             at_once: false,
             ending: Arc::clone(&self.ending),
             ahead: Arc::clone(&self.ahead),
-        })
+        }
     }
 
     /// Ends waiting for the client: for its next message, or for it to read. What it has room for can still be sent.
@@ -173,7 +169,7 @@ impl Socket {
 
     fn shut_down(&self, how: Shutdown) {
         // It may be closed already, which is just as well.
-        let _ = match &self.end {
+        let _ = match &*self.end {
             End::Unix(socket) => socket.shutdown(how),
             End::Tcp(socket) => socket.shutdown(how),
         };
@@ -263,7 +259,7 @@ const ASK_TIMES: u32 = 6;
 impl Socket {
     /// Finds out when the other side vanishes without a word: what its session holds is not to be held for ever.
     pub(crate) fn keep_asking(&self) -> io::Result<()> {
-        if let End::Tcp(socket) = &self.end {
+        if let End::Tcp(socket) = &*self.end {
             sockopt::set_socket_keepalive(socket, true)?;
             sockopt::set_tcp_keepidle(socket, ASK_AFTER)?;
             sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
@@ -290,7 +286,7 @@ fn is_alert(bytes: &[u8]) -> bool {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.end {
+        match &*self.end {
             End::Unix(socket) => socket.as_fd(),
             End::Tcp(socket) => socket.as_fd(),
         }

@@ -80,12 +80,11 @@ impl Crew {
                     })
                     .ok()
             };
-            let (first, last): (fn(&Reserve), fn(&Reserve)) = match job.is_at_full_pace() {
-                true => (|_| Reserve::work(), |_| Reserve::work()),
-                false => (Reserve::stand_by, Reserve::enlist),
-            };
-            let mut crew: Vec<_> = (0..threads).map(|_| spawn(first)).collect();
-            crew.push(spawn(last));
+            let is_in_haste = job.is_at_full_pace();
+            let stand_by = if is_in_haste { |_: &Reserve| Reserve::work() } else { Reserve::stand_by };
+            let enlist = if is_in_haste { |_: &Reserve| Reserve::work() } else { Reserve::enlist };
+            let mut crew: Vec<_> = (0..threads).map(|_| spawn(stand_by)).collect();
+            crew.push(spawn(enlist));
             self.look_after(look, job);
             wake();
             for thread in crew.into_iter().flatten() {

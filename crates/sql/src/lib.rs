@@ -35,6 +35,7 @@ pub mod logical;
 pub mod physical;
 pub mod plan;
 mod room;
+pub mod scram;
 pub mod session;
 pub mod splitter;
 pub mod stat;

@@ -634,6 +634,17 @@ fn passwords_are_kept_as_verifiers() {
 }
 
 #[test]
+fn the_owner_locked_everybody_out() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.refuses("alter role owner nologin", "0A000", "role \"owner\" has to stay able to log in");
+    sql.refuses("alter role current_user nosuperuser", "0A000", "role \"owner\" has to stay a superuser");
+    assert!(sql.database.role("owner").unwrap().login);
+    sql.run("alter role owner login superuser; create role ann login; alter role ann nologin");
+    assert!(!sql.database.role("ann").unwrap().login);
+}
+
+#[test]
 fn what_only_superusers_and_owners_may_do_is_refused() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

@@ -102,3 +102,7 @@ pub use tree::{Division, TreeSize};
 pub use turns::Turn;
 pub use view::{LongValues, View};
 pub use work::WorkMemory;
+
+/// Files that an open database has open at most: its own and its lock's, those of its log and archive, and what jobs read and write.
+/// Temporary files come on top.
+pub const OPEN_FILES: usize = log::OPEN_MAX + 16;

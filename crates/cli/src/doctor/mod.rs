@@ -2,8 +2,8 @@
 //! to.
 //!
 //! # Exit status
-//! 0: nothing is to be seen to. 1: something is. 2: something is, now. 3: it could not be looked, or the command line is wrong. 130:
-//! stopped by Ctrl-C. (As monitoring plug-ins have it.)
+//! 0: nothing is to be seen to. 1: something is, or a server beside the file could not be asked. 2: something is, now. 3: it could not be looked, or
+//! the command line is wrong. 130: stopped by Ctrl-C. (As monitoring plug-ins have it.)
 
 mod machine;
 mod running;
@@ -146,15 +146,24 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     // A server has its socket beside the name that it was given.
     let server = place.database.as_ref().and_then(|_| sql::server_address(&options.path, &serve::owner()));
     let disk = Arc::new(RealDisk::default());
-    let mut connection = None;
+    let (mut connection, mut refused) = (None, None);
     if let Some(address) = server {
         match job::connect(&address, "doctor") {
             Ok(connected) => connection = Some(connected),
             Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) if sql::has_server(&address) => refused = Some(error),
             // A server that ended at once has left its socket.
             Err(error) => remarks.add(Weight::Note, format!("no server answers beside the file: {error:#}")),
         }
+    } else if let Some(database) = &place.database {
+        // That of another user cannot be looked into.
+        refused = [&options.path, database].into_iter().find_map(|path| closed_folder(path));
     }
+    if let Some(error) = &refused {
+        let remark = format!("a server has the file, and could not be asked how it is: {error:#}");
+        remarks.add(Weight::Warning, remark);
+    }
+    let is_served = connection.is_some() || refused.is_some();
     // Before a measurement keeps the device busy.
     let pressed = Pressure::of_this_machine();
     let its_machine = connection.as_mut().and_then(running::machine);
@@ -171,8 +180,8 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         }
         other => other?,
     };
-    let time = options.time.unwrap_or(if connection.is_some() { Duration::ZERO } else { MEASURE });
-    if options.time.is_none() && connection.is_some() {
+    let time = options.time.unwrap_or(if is_served { Duration::ZERO } else { MEASURE });
+    if options.time.is_none() && is_served {
         let remark =
             "the device is not measured, as a server works on it: --time says for how long it may be";
         remarks.add(Weight::Note, remark);
@@ -202,7 +211,7 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     if let Some(database) = &place.database {
         let shared: Arc<dyn Disk> = Arc::clone(&disk) as _;
         let mut looked = Database::look(&shared, database, options.io);
-        if looked.is_ok() && connection.is_none() {
+        if looked.is_ok() && !is_served {
             looked = match Database::look_for_log(&shared, database, options.io) {
                 // It may not be ours to open, or be somebody else's who has the file open and lets go of segments.
                 Err(gannet_store::Error::Io(error)) => {
@@ -234,9 +243,8 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
     if let Some(connection) = &mut connection {
         report["server"] = running::look(connection, its_machine, remarks)?;
     }
-    let is_served = report["server"].is_object();
     machine::note_budget(&memory, EngineOptions::default().memory, is_served, remarks);
-    if is_served {
+    if report["server"].is_object() {
         return Ok(());
     }
     // What a server says itself otherwise.
@@ -251,6 +259,14 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
         note_free(free, &report["database"], remarks);
     }
     Ok(())
+}
+
+/// Why the folder of a server's socket beside a database cannot be looked into, where it is there.
+fn closed_folder(database: &Path) -> Option<anyhow::Error> {
+    let folder = gannet_server::socket_folder(database);
+    let error = std::fs::read_dir(&folder).err()?;
+    let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
+    is_closed.then(|| anyhow!("{}: {error}", folder.display()))
 }
 
 /// How each file of a database can be opened: they need not all lie on one file system.

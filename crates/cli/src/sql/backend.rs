@@ -68,16 +68,33 @@ pub(crate) fn server_address(path: &Path, user: &str) -> Option<Address> {
     address_beside(path, user).or_else(|| address_beside(&path.canonicalize().ok()?, user))
 }
 
+/// Whether somebody listens, or may listen, at the Unix socket of an address.
+pub(crate) fn has_server(address: &Address) -> bool {
+    match &address.host {
+        Host::Unix(folder) => gannet_server::is_listened_at(&socket(folder, address.port)),
+        Host::Name(_) => true,
+    }
+}
+
+fn socket(folder: &Path, port: u16) -> PathBuf {
+    folder.join(format!(".s.PGSQL.{port}"))
+}
+
 fn address_beside(path: &Path, user: &str) -> Option<Address> {
     let folder = std::path::absolute(gannet_server::socket_folder(path)).ok()?;
-    let ports = std::fs::read_dir(&folder).ok()?.filter_map(|entry| {
-        let name = entry.ok()?.file_name().into_string().ok()?;
-        name.strip_prefix(".s.PGSQL.")?.parse().ok()
-    });
+    let port_of = |name: std::ffi::OsString| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse::<u16>().ok();
+    let entries = std::fs::read_dir(&folder).ok()?;
+    let mut ports: Vec<u16> = entries.filter_map(|entry| port_of(entry.ok()?.file_name())).collect();
+    ports.sort_unstable();
+    // One server at a time has the file. Others that were killed may have left their sockets.
+    let is_there = |port: &&u16| gannet_server::is_listened_at(&socket(&folder, **port));
+    let port = match &ports[..] {
+        [only] => *only,
+        several => *several.iter().rev().find(is_there).or(several.last())?,
+    };
     Some(Address {
         host: Host::Unix(folder),
-        // One server at a time has the file; the youngest socket's number is as good as any.
-        port: ports.max()?,
+        port,
         user: user.to_owned(),
         password: None,
         database: path.file_stem()?.to_str()?.to_owned(),

@@ -30,6 +30,8 @@ pub enum Fault {
     NameError,
     /// An allocation, or a write that needs new blocks, fails with [`crate::ErrorKind::NoSpace`].
     NoSpace,
+    /// A file is not opened, or a folder not synced, with [`crate::ErrorKind::TooManyOpen`].
+    TooManyOpen,
     /// A read takes two transfers; a concurrent write may come in between.
     ShortRead,
     /// A request takes [`super::Settings::spike_latency_us`].
@@ -55,6 +57,8 @@ pub struct Faults {
     pub name_error: Chance,
     /// [`Fault::NoSpace`].
     pub no_space: Chance,
+    /// [`Fault::TooManyOpen`].
+    pub too_many_open: Chance,
     /// [`Fault::ShortRead`].
     pub short_read: Chance,
     /// [`Fault::LatencySpike`].
@@ -90,7 +94,7 @@ pub struct Injection {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     faults: Faults,
-    seen: [u64; 10],
+    seen: [u64; 11],
     pub(super) injected: Vec<Injection>,
 }
 
@@ -123,6 +127,7 @@ impl Plan {
             Fault::SizeError => &self.faults.size_error,
             Fault::NameError => &self.faults.name_error,
             Fault::NoSpace => &self.faults.no_space,
+            Fault::TooManyOpen => &self.faults.too_many_open,
             Fault::ShortRead => &self.faults.short_read,
             Fault::LatencySpike => &self.faults.latency_spike,
             Fault::MisdirectedWrite => &self.faults.misdirected_write,

@@ -165,6 +165,7 @@ impl State {
     pub(super) fn open(&mut self, path: &Path, options: &crate::OpenOptions) -> Result<Handle> {
         self.power("open", path)?;
         let path = normal("open", path)?;
+        self.fail_open("open", &path)?;
         let inode = match self.names.file("open", &path) {
             Ok(_) if options.create_new => {
                 return Err(Error::new(ErrorKind::AlreadyExists, "open", &path, "exists"));
@@ -191,6 +192,13 @@ impl State {
             failed_syncs_seen: file.failed_syncs,
             _open: Arc::clone(&file.open),
         })
+    }
+
+    fn fail_open(&mut self, operation: &'static str, path: &Path) -> Result<()> {
+        match self.strikes(Fault::TooManyOpen, path, 0, 0) {
+            false => Ok(()),
+            true => Err(Error::new(ErrorKind::TooManyOpen, operation, path, "injected fault")),
+        }
     }
 
     fn fail_name(&mut self, operation: &'static str, path: &Path) -> Result<()> {
@@ -221,6 +229,7 @@ impl State {
         if !self.names.live.has_folder(folder) {
             return Err(Error::new(ErrorKind::NotFound, "sync folder", folder, "no such folder"));
         }
+        self.fail_open("sync folder", folder)?;
         self.tick("sync folder", folder, 0, 0);
         self.power("sync folder", folder)?;
         Ok(self.started(folder, self.settings.sync_latency_us.clone(), 0, 0))

@@ -251,8 +251,10 @@ fn decision(tuned: &Tuned, dimension: usize) -> Decision {
     match legs.clone().next_back() {
         None if tuned.dimensions[dimension].values.len() < 2 => made("there was nothing to choose from"),
         None => open("not raced: this is where it began"),
-        Some(last) if is_decided(last) => made("decided"),
-        Some(_) if legs.any(is_of_pick) => made("decided, but not anew where the others are now"),
+        Some(last) if is_decided(last) && last.is_among(&tuned.found.pick) => made("decided"),
+        Some(last) if is_decided(last) || legs.any(is_of_pick) => {
+            made("decided, but not anew where the others are now")
+        }
         Some(last) => match (last.raced.end, last.raced.pick) {
             (End::Decided | End::Rounds, Some(_)) => Decision {
                 is_made: false,
@@ -401,6 +403,12 @@ pub(crate) mod tests {
         assert!(text.contains("# commits (synchronous): not raced: this is where it began.\n"), "{text}");
         tuned.found.legs[0].dimension = 4;
         assert!(settings_file(&tuned).contains("synchronous_commit = off"));
+        // The memory stands elsewhere than it did then.
+        let text = settings_file(&tuned);
+        assert!(
+            text.contains("# commits (synchronous): decided, but not anew where the others are now.\n"),
+            "{text}"
+        );
     }
 
     #[test]

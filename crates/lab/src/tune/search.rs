@@ -1,7 +1,8 @@
 //! The search for the best configuration: along one dimension after the other, a race each, until no dimension would be decided anew.
 //!
 //! It is a cyclic search by coordinates. What is best along one dimension may depend on the others (more memory makes larger pages cheap), so a dimension is raced again once
-//! another one has moved; along an ordered one then between the neighbours of where it stands only. It finds a peak that no single step leads away from, which need not be the
+//! another one has moved; along an ordered one then between the neighbours of where it stands only, and again around the place where that has led as long as one of its neighbours has
+//! not taken part: the best of three may lie on a slope. It finds a peak that no single step leads away from, which need not be the
 //! highest of all where dimensions work against each other; a full grid would take the product of all values instead of their sum.
 //!
 //! # Guarantees
@@ -70,50 +71,39 @@ pub fn search(
     let mut legs: Vec<Leg> = Vec::new();
     let mut times = vec![0; dimensions.len()];
     let (mut is_complete, mut ended_by) = (true, None);
-    let same_others = |leg: &Leg, pick: &Point| {
-        (0..pick.len()).all(|other| other == leg.dimension || leg.at[other] == pick[other])
-    };
     'search: loop {
         let mut has_raced = false;
         for (dimension, of_it) in dimensions.iter().enumerate() {
-            let last = legs.iter().rfind(|leg| leg.dimension == dimension);
-            if of_it.values.len() < 2 || last.is_some_and(|leg| same_others(leg, &pick)) {
-                continue;
-            }
-            if times[dimension] == PASSES {
-                is_complete = false;
-                continue;
-            }
-            let values = match times[dimension] > 0 && of_it.is_ordered {
-                true => {
-                    (pick[dimension].saturating_sub(1)..of_it.values.len().min(pick[dimension] + 2)).collect()
+            while let Some(values) = due(dimension, of_it, &pick, &legs) {
+                if times[dimension] == PASSES {
+                    is_complete = false;
+                    break;
                 }
-                false => (0..of_it.values.len()).collect::<Vec<_>>(),
-            };
-            times[dimension] += 1;
-            has_raced = true;
-            let at = pick.clone();
-            let raced = race(values.len(), rules, &mut |one| {
-                let mut point = at.clone();
-                point[dimension] = values[one];
-                measure(&point)
-            })?;
-            if let Some(found) = raced.pick {
-                pick[dimension] = values[found];
-            } else if raced.end != End::Time {
-                let why = raced.standings.iter().find_map(|standing| match standing {
-                    Standing::Impossible(why) => Some(&**why),
-                    _ => None,
-                });
-                let why = why.unwrap_or("none was measured");
-                is_complete = false;
-                ended_by = Some(format!("none of the values of {} can be: {why}", of_it.name));
-            }
-            let is_out_of_time = raced.end == End::Time;
-            legs.push(Leg { dimension, at, values, raced });
-            if is_out_of_time || ended_by.is_some() {
-                is_complete = false;
-                break 'search;
+                times[dimension] += 1;
+                has_raced = true;
+                let at = pick.clone();
+                let raced = race(values.len(), rules, &mut |one| {
+                    let mut point = at.clone();
+                    point[dimension] = values[one];
+                    measure(&point)
+                })?;
+                if let Some(found) = raced.pick {
+                    pick[dimension] = values[found];
+                } else if raced.end != End::Time {
+                    let why = raced.standings.iter().find_map(|standing| match standing {
+                        Standing::Impossible(why) => Some(&**why),
+                        _ => None,
+                    });
+                    let why = why.unwrap_or("none was measured");
+                    is_complete = false;
+                    ended_by = Some(format!("none of the values of {} can be: {why}", of_it.name));
+                }
+                let is_out_of_time = raced.end == End::Time;
+                legs.push(Leg { dimension, at, values, raced });
+                if is_out_of_time || ended_by.is_some() {
+                    is_complete = false;
+                    break 'search;
+                }
             }
         }
         if !has_raced {
@@ -121,6 +111,25 @@ pub fn search(
         }
     }
     Ok(Found { pick, legs, is_complete, ended_by })
+}
+
+/// Values of a dimension that are to be raced with the others where `pick` has them; `None`: what was raced of it last says what is best.
+fn due(dimension: usize, of_it: &Dimension, pick: &Point, legs: &[Leg]) -> Option<Vec<usize>> {
+    let all = 0..of_it.values.len();
+    let Some(last) = legs.iter().rfind(|leg| leg.dimension == dimension) else {
+        return (all.len() > 1).then(|| all.collect());
+    };
+    let near = pick[dimension].saturating_sub(1)..all.end.min(pick[dimension] + 2);
+    let around: Vec<usize> = if of_it.is_ordered { near.collect() } else { all.collect() };
+    let is_known = last.is_among(pick) && around.iter().all(|value| last.values.contains(value));
+    (!is_known).then_some(around)
+}
+
+impl Leg {
+    /// Whether the other dimensions stood where `pick` has them.
+    pub(super) fn is_among(&self, pick: &Point) -> bool {
+        (0..pick.len()).all(|other| other == self.dimension || self.at[other] == pick[other])
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +170,25 @@ mod tests {
             let again: Vec<&Leg> = found.legs.iter().filter(|leg| leg.dimension == 0).skip(1).collect();
             assert!(!again.is_empty() && again.iter().all(|leg| leg.values.len() <= 3), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_race_among_neighbours_ended_on_a_slope() {
+        // With the second where it began the first's first value is the best, with its other one the last; to which only steps lead.
+        let truth = |point: &Point| match point[1] {
+            0 => 60.0 - 10.0 * point[0] as f64,
+            _ => 100.0 + 10.0 * point[0] as f64,
+        };
+        let found =
+            search(&dimensions(&[5, 2]), vec![0, 0], &RULES, &mut |point| Ok(Measured::Value(truth(point))))
+                .unwrap();
+        assert_eq!((&found.pick, found.is_complete), (&vec![4, 1], true), "{found:?}");
+        // A slope that is longer than there are races ends on the way, and says so.
+        let found = search(&dimensions(&[20, 2]), vec![0, 0], &RULES, &mut |point| {
+            Ok(Measured::Value(if point[1] == 0 { 60.0 - point[0] as f64 } else { truth(point) }))
+        })
+        .unwrap();
+        assert_eq!((&found.pick, found.is_complete), (&vec![7, 1], false), "{found:?}");
     }
 
     #[test]

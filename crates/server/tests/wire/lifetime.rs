@@ -43,6 +43,19 @@ fn who_vanishes_in_a_transaction_leaves_no_locks() {
 }
 
 #[test]
+fn a_connection_held_two_descriptors() {
+    let fixture = Fixture::alone("");
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    drop(fixture.connect());
+    fixture.wait_for("select count(*) from pg_stat_activity where pid <> pg_backend_pid()", "0");
+    let before = open();
+    let wires: Vec<Wire> = (0..10).map(|_| fixture.connect()).collect();
+    // Each end is in this process.
+    let more = open() - before;
+    assert!(more <= 2 * wires.len(), "{more} descriptors for {} connections", wires.len());
+}
+
+#[test]
 fn a_statement_nobody_waits_for_ends() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

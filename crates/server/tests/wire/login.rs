@@ -1,9 +1,10 @@
 //! Who is let in: SCRAM, TLS, limits.
 
 use crate::client::{Body, Outcome, Wire, bind, execute, first, frame, parse, query, tcp};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, STOP_LIMIT};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gannet_server::Server;
 use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
 use ring::{digest, hmac, pbkdf2};
 use rustls::pki_types::pem::PemObject;
@@ -112,6 +113,34 @@ fn a_database_that_does_not_exist_is_told_only_to_who_was_let_in() {
     let server_first = String::from_utf8(reply.body[4..].to_vec()).unwrap();
     wire.send(&frame(b'p', proof("pencil", &server_first).as_bytes()));
     assert_eq!(wire.started().state(), "28P01");
+}
+
+/// The salt that a client is given.
+fn salt(server: &Server, database: &str, name: &str) -> String {
+    let mut wire = Wire::tcp(server.addresses()[0]);
+    wire.send(&first(3 << 16, &[("user", name), ("database", database)]));
+    wire.read().unwrap();
+    wire.send(&initial("SCRAM-SHA-256", "n,,n=,r=abcdef"));
+    let reply = String::from_utf8(wire.read().unwrap().body[4..].to_vec()).unwrap();
+    reply.split(',').find_map(|part| part.strip_prefix("s=")).unwrap().to_owned()
+}
+
+#[test]
+fn a_made_up_salt_was_the_same_in_every_database_and_another_one_after_a_start() {
+    let mut begun = None;
+    let mut fixture = Fixture::of(&["shop", "stock"], ROLES, 64 << 20, |options| {
+        options.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        begun = Some(options.clone());
+    });
+    let places =
+        [("shop", "ann"), ("stock", "ann"), ("shop", "nobody"), ("stock", "nobody"), ("nothing", "ann")];
+    let salts = |server: &Server| places.map(|(database, name)| salt(server, database, name));
+    let before = salts(fixture.server());
+    assert_eq!(before.iter().collect::<std::collections::BTreeSet<_>>().len(), places.len(), "{before:?}");
+    fixture.stop().unwrap();
+    let again = Server::start(&fixture.engine, &begun.unwrap()).unwrap();
+    assert_eq!(salts(&again), before);
+    again.stop(STOP_LIMIT).unwrap();
 }
 
 #[test]

@@ -17,7 +17,7 @@
 //! | `drop` | DROP of everything |
 //! | `truncate` | TRUNCATE |
 //! | `sequence` | CREATE, ALTER SEQUENCE |
-//! | `role`, `scram` | CREATE, ALTER ROLE |
+//! | `role` | CREATE, ALTER ROLE |
 //! | `analyze` | ANALYZE |
 //! | `build`, `sort` | filling indexes and rewritten tables |
 //! | `load` | rows of a dump put into an empty table (no statement: [`crate::load`]) |
@@ -35,7 +35,6 @@ mod load;
 mod names;
 mod role;
 mod run;
-mod scram;
 mod sequence;
 mod sort;
 mod table;

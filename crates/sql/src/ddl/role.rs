@@ -1,9 +1,9 @@
 //! CREATE, ALTER, DROP ROLE. A password is turned into its verifier at once; the clear text goes nowhere else.
 
-use super::{DdlContext, drop, scram};
+use super::{DdlContext, drop};
 use crate::bind::utility::RoleOptions;
 use crate::catalog::{Role, storage};
-use crate::{Error, Result, SqlState};
+use crate::{Error, Result, SqlState, scram};
 use std::sync::Arc;
 
 fn denied(what: &str) -> Error {
@@ -36,7 +36,7 @@ fn verifier(context: &DdlContext<'_>, password: Option<&str>) -> Result<Option<S
             context.notice("NOTICE", SqlState::SUCCESSFUL_COMPLETION, message);
             Ok(None)
         }
-        Some(text) if scram::is_verifier(text) => Ok(Some(text.to_owned())),
+        Some(text) if scram::Verifier::parse(text).is_some() => Ok(Some(text.to_owned())),
         Some(text) if text.len() == 35 && text.starts_with("md5") => {
             Err(Error::unsupported("a password encrypted with MD5"))
         }
@@ -91,9 +91,17 @@ pub(super) fn alter(context: &mut DdlContext<'_>, name: &str, changes: &RoleOpti
     }
     let mut role = claim(context, name)?;
     role.login = changes.login.unwrap_or(role.login);
-    if changes.superuser == Some(false) && role.oid == crate::catalog::BOOTSTRAP_ROLE {
-        let message = format!("role \"{name}\" has to stay a superuser");
-        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    if role.oid == crate::catalog::BOOTSTRAP_ROLE {
+        // There may be nobody else who could take it back.
+        let refuse = |what| {
+            let message = format!("role \"{name}\" has to stay {what}");
+            Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        };
+        match (changes.superuser, changes.login) {
+            (Some(false), _) => return refuse("a superuser"),
+            (_, Some(false)) => return refuse("able to log in"),
+            _ => {}
+        }
     }
     role.superuser = changes.superuser.unwrap_or(role.superuser);
     if let Some(password) = &changes.password {

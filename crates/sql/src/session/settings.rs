@@ -399,10 +399,10 @@ impl Settings {
             Key::StatementTimeout => self.statement_timeout = duration(&text),
             Key::SearchPath => check_search_path(&text)?,
             Key::SynchronousCommit => {
-                self.durability = if text == "off" { Durability::Async } else { Durability::Sync };
                 if text.starts_with("remote") {
                     return Err(invalid(key, &text).detail("There is no other server to wait for."));
                 }
+                self.durability = if text == "off" { Durability::Async } else { Durability::Sync };
             }
             Key::WorkMem => self.work_bytes = parse_size(&text).filter(|kib| *kib > 0).map(|kib| kib << 10),
             Key::TimeZone => {
@@ -737,6 +737,25 @@ mod tests {
         let index = find(name)?;
         settings.set(index, Some(value))?;
         Ok(settings.text(index).to_owned())
+    }
+
+    #[test]
+    fn what_was_refused_was_in_effect_all_the_same() {
+        let mut s = settings();
+        set(&mut s, "synchronous_commit", "off").unwrap();
+        let mut refused = 0;
+        for (index, definition) in DEFINITIONS.iter().enumerate() {
+            let words = if let Kind::Enum(words) = definition.kind { words } else { &[] };
+            for value in words.iter().chain(&["nonsense", "-1000", "1 lot", "serializable", "\"a\", b", ""]) {
+                let before = format!("{s:?}");
+                match s.set(index, Some(value)) {
+                    Ok(text) => s.restore(index, text),
+                    Err(_) => refused += 1,
+                }
+                assert_eq!(format!("{s:?}"), before, "{} = {value:?}", definition.name);
+            }
+        }
+        assert!(refused > DEFINITIONS.len(), "{refused}");
     }
 
     #[test]

@@ -167,8 +167,7 @@ mod tests {
             let mut tell = |_: &_| Ok(());
             run_crew("test", how, &mut Watch::new(&job, &mut tell), &Stop::default(), vec![body(), body()])
                 .unwrap();
-            let roles = roles.lock().clone();
-            roles
+            std::mem::take(&mut *roles.lock())
         };
         for how in [Crew::StandsBy, Crew::AsksFirst] {
             assert_eq!(stand_back(Pace::Auto, how), [true, true], "{how:?}");

@@ -10,8 +10,10 @@
 //! 4. A segment is renamed to a higher number only, and sealed only when the one behind it is ready. So a header of a
 //!    higher number than its file's name, or of a segment that is needed and not in its place, or no file behind a
 //!    sealed segment, is damage.
-//! 5. However many segments there are, at most [`OPEN_MAX`] files stay open, and the one that the log writes to is always among
-//!    them. Who looks at many files one after the other opens and closes each.
+//! 5. However many segments there are, at most [`OPEN_MAX`] files stay open besides those that are ready, and the one that the log writes
+//!    to is always among them. Who looks at many files one after the other opens and closes each.
+//! 6. The file of a ready segment is open until the log writes to it: that a process has too many files open fails who makes a segment
+//!    ready, who may try again, and never a commit's write, behind which nothing is written any more.
 //!
 //! # A crash at any point
 //! A half-filled temporary file is overwritten by the next attempt. A rename that is not durable yet leaves an old
@@ -44,7 +46,7 @@ const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;
 /// Files that stay open: far fewer than a process may have, however long the log is.
-const OPEN_MAX: usize = 64;
+pub(crate) const OPEN_MAX: usize = 64;
 
 /// Length of the writes that fill a new segment; so much memory is kept for them as long as the log is open, in bytes.
 pub(super) fn fill_chunk(segment_size: u64) -> u64 {
@@ -213,6 +215,8 @@ struct Found {
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<u64, (Arc<dyn File>, u64)>,
+    /// Files of ready segments that the log has not written to.
+    ahead: BTreeMap<u64, Arc<dyn File>>,
     uses: u64,
     /// Number of the segment that the log writes to.
     written: u64,
@@ -221,9 +225,17 @@ struct OpenFiles {
 impl OpenFiles {
     fn get(&mut self, number: u64) -> Option<Arc<dyn File>> {
         self.uses += 1;
-        let (file, used) = self.files.get_mut(&number)?;
+        let Some((file, used)) = self.files.get_mut(&number) else {
+            return self.ahead.get(&number).cloned();
+        };
         *used = self.uses;
         Some(Arc::clone(file))
+    }
+
+    /// Forgets a file that is another one from now on.
+    fn remove(&mut self, number: u64) {
+        self.files.remove(&number);
+        self.ahead.remove(&number);
     }
 
     /// Keeps a file, in the place of the one that was used least lately if there are too many.
@@ -318,6 +330,9 @@ impl Segments {
     pub(crate) fn file_to_write(&self, number: u64) -> Result<Arc<dyn File>> {
         let mut open = self.open.lock();
         open.written = number;
+        if let Some(file) = open.ahead.remove(&number) {
+            open.insert(number, file);
+        }
         self.keep_open(&mut open, number)
     }
 
@@ -338,7 +353,7 @@ impl Segments {
 
     fn open_file(&self, path: &Path, create: bool) -> Result<Arc<dyn File>> {
         let options = OpenOptions { create, ..OpenOptions::read_write() }.mode(self.mode);
-        let file = self.disk.open(path, &options)?;
+        let file = self.disk.open(path, &options).map_err(for_now)?;
         if file.alignment() as u64 > BLOCK {
             let text =
                 format!("{path:?} insists on an alignment of {} bytes, the log uses 4096", file.alignment());
@@ -415,7 +430,7 @@ impl Segments {
         let mut outcome = Ok(());
         let mut end = first;
         while end <= number && outcome.is_ok() {
-            outcome = self.provide(&mut inventory.numbers, end, class);
+            outcome = self.provide(&mut inventory.numbers, end, class).and_then(|()| self.open_ahead(end));
             end += u64::from(outcome.is_ok());
         }
         if end > first {
@@ -427,13 +442,22 @@ impl Segments {
         outcome
     }
 
+    /// Opens the file of a segment that is about to be ready.
+    fn open_ahead(&self, number: u64) -> Result<()> {
+        let file = self.look_into(number)?;
+        self.open.lock().ahead.insert(number, file);
+        Ok(())
+    }
+
     /// Makes the names in the folder durable. After a failure never again: the system tells of it once.
     fn sync_folder(&self) -> Result<()> {
         if self.folder_failed.load(SeqCst) {
             return Err(Error::Poisoned(format!("the folder {:?} could not be synced", self.folder)));
         }
-        self.disk.sync_dir(&self.folder).inspect_err(|_| self.folder_failed.store(true, SeqCst))?;
-        Ok(())
+        self.disk.sync_dir(&self.folder).map_err(for_now).inspect_err(|error| {
+            // Where the folder was not opened, nothing of it was lost.
+            self.folder_failed.store(!matches!(error, Error::NoSpace(_)), SeqCst);
+        })
     }
 
     /// Files that are only kept to be used again are passed over where that cannot be: one that cannot be opened or renamed, or that somebody
@@ -441,14 +465,14 @@ impl Segments {
     fn provide(&self, numbers: &mut BTreeSet<u64>, number: u64, class: Class) -> Result<()> {
         let path = self.path(number);
         if numbers.contains(&number) {
-            if self.is_whole(number) {
+            if self.is_whole(number)? {
                 return Ok(());
             }
             self.forget(numbers, number);
         }
         while let Some(oldest) = numbers.first().copied().filter(|&n| n < self.keep.load(SeqCst)) {
-            if self.is_whole(oldest) {
-                self.open.lock().files.remove(&oldest);
+            if self.is_whole(oldest)? {
+                self.open.lock().remove(oldest);
                 numbers.remove(&oldest);
                 if self.disk.rename(&self.path(oldest), &path).is_ok() {
                     numbers.insert(number);
@@ -470,13 +494,17 @@ impl Segments {
     }
 
     /// Whether the file of a segment can be used as one.
-    fn is_whole(&self, number: u64) -> bool {
-        self.look_into(number).is_ok_and(|file| file.len().is_ok_and(|len| len == self.size))
+    fn is_whole(&self, number: u64) -> Result<bool> {
+        match self.look_into(number) {
+            // That says nothing of the file.
+            Err(error @ Error::NoSpace(_)) => Err(error),
+            found => Ok(found.is_ok_and(|file| file.len().is_ok_and(|len| len == self.size))),
+        }
     }
 
     /// Removes a file that nobody needs, if that can be.
     fn forget(&self, numbers: &mut BTreeSet<u64>, number: u64) {
-        self.open.lock().files.remove(&number);
+        self.open.lock().remove(number);
         numbers.remove(&number);
         // What stays is found by the next start, or replaced by the segment of that number.
         let _ = self.disk.remove(&self.path(number));
@@ -558,6 +586,14 @@ pub(crate) fn side_by_side<T: Send + 'static>(
     Ok((0..numbers.len()).map(|i| shares[i % workers].next().expect("one result a segment")).collect())
 }
 
+/// That too many files are open is no failure of the device: as where it is full, nothing was changed, and the same may go well later.
+fn for_now(error: gannet_io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::TooManyOpen => Error::NoSpace(error.to_string()),
+        _ => error.into(),
+    }
+}
+
 /// Where segment `number` of the log in a folder is.
 pub(crate) fn segment_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:016x}.log"))
@@ -614,6 +650,21 @@ mod tests {
         assert_eq!(kept.len(), OPEN_MAX);
         assert!(kept.contains_key(&3) && kept.contains_key(&999) && !kept.contains_key(&500));
         assert!(Arc::ptr_eq(&kept[&5].0, &written), "what is written to stays open");
+    }
+
+    #[test]
+    fn a_commit_had_to_open_the_segment_that_it_was_the_first_to_write_to() {
+        let disk = gannet_io::sim::SimDisk::new(1);
+        let options = LogOptions::new(7);
+        let segments = Segments::open(Arc::new(disk.clone()), Path::new("/"), &options).unwrap();
+        segments.begin_at(1);
+        segments.make_ready(2, Class::Foreground).unwrap();
+        // Nothing can be opened by these names now.
+        for number in 1..=2 {
+            disk.remove(&segments.path(number)).unwrap();
+            segments.file_to_write(number).unwrap();
+        }
+        assert!(segments.file_to_write(3).is_err(), "it is not ready");
     }
 
     #[test]

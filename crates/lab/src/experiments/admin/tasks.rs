@@ -303,13 +303,15 @@ impl Found<'_> {
 
     /// With which tasks Gannet is ahead of each rival, and with which it is not.
     pub(super) fn verdicts(&self) -> Vec<Part> {
+        /// Of all repetitions, beside users of such a load.
+        type All<'f> = &'f dyn Fn(&[&Value], &str) -> Option<Spread>;
         let name = "transactions_per_second";
         let mut rows = Vec::new();
         for rival in self.contestants().into_iter().filter(|&side| side != GANNET) {
             // What `each` brings of all repetitions, and whether two of that differ by more than chance.
             let mut judge = |what: &str,
                              is_more_better: bool,
-                             (our_load, each): (&str, &dyn Fn(&[&Value], &str) -> Option<Spread>),
+                             (our_load, each): (&str, All<'_>),
                              differ: &dyn Fn(Spread, Spread) -> bool| {
                 let (mut ahead, mut behind, mut alike) = (Vec::new(), Vec::new(), Vec::new());
                 // SQLite's lets nobody write meanwhile.

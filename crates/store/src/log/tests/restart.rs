@@ -153,6 +153,31 @@ fn a_folder_that_could_not_be_synced_is_not_believed_afterwards() {
 }
 
 #[test]
+fn too_many_open_files_were_a_device_that_has_failed() {
+    let sim = SimDisk::new(1);
+    let log = create(&sim);
+    let mut load = Load::new(1);
+    append_and_let_go(&log, &mut load, 2 * SEGMENT);
+    log.prepare().unwrap();
+    let files = sim.list(folder()).unwrap();
+    sim.set_faults(Faults { too_many_open: Chance::OneIn(1), ..Faults::default() });
+    // The segments that are ready are all written to, but that the last one is not sealed.
+    let room = log.room();
+    let until = log.end().0 + room;
+    while load.step(&log, 2000).is_ok() {
+        log.flush_background().unwrap();
+    }
+    assert!(room > SEGMENT && log.end().0 > until - SEGMENT, "{room}, {} of {until}", log.end().0);
+    let refused = log.prepare();
+    assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
+    assert_eq!(sim.list(folder()).unwrap(), files, "none was given up for that");
+    sim.set_faults(Faults::default());
+    log.prepare().unwrap();
+    load.step(&log, 2000).unwrap();
+    log.flush_background().unwrap();
+}
+
+#[test]
 fn a_commit_waits_for_no_zeros() {
     let sim = SimDisk::new(1);
     let log = create(&sim);
