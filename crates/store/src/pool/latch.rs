@@ -12,20 +12,29 @@
 //!    page meanwhile, its holder may want those, and a wait for the frame would never end.
 //! 4. A holder is not tied to a thread: an exclusive latch taken by a loader may be released by whoever finishes the
 //!    load.
+//! 5. Whoever wants the latch exclusively gets it, however many come for it shared: who has waited for a while says so, and those who
+//!    come later wait until he has had it. Who does may hold what a shared holder waits for, so nobody does for longer than [`COURTESY`].
 //!
 //! Waiters spin briefly, then park on the word's address. `models/` checks all of this in every order that the memory model allows.
 
 use gannet_base::sync;
 use gannet_base::sync::atomic::{AtomicU64, Ordering, fence};
 use std::hint;
+use std::time::Duration;
 
 const EXCLUSIVE: u64 = 1 << 63;
 const PARKED: u64 = 1 << 62;
 const SHARED_ONE: u64 = 1 << 46;
 const SHARED_MASK: u64 = 0xFFFF << 46;
-const VERSION_MASK: u64 = SHARED_ONE - 1;
+/// Whoever comes for the latch shared is to let one go first who wants it exclusively.
+const WANTED: u64 = 1 << 45;
+const VERSION_MASK: u64 = WANTED - 1;
 /// As for a mutex, and longer: a change of a page is logged under its latch.
 const SPINS: u32 = 250;
+/// How long one who wants the latch exclusively waits, or how often he is woken in vain, before he says so; and for how long others heed it.
+const PATIENCE: Duration = Duration::from_micros(200);
+const IN_VAIN: u32 = 2;
+const COURTESY: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Latch(AtomicU64);
@@ -37,16 +46,31 @@ pub(crate) struct Version(u64);
 impl Latch {
     pub(crate) fn try_shared(&self) -> bool {
         sync::yield_point();
-        let word = self.0.load(Ordering::Relaxed);
-        word & EXCLUSIVE == 0
-            && self.0.compare_exchange(word, word + SHARED_ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let one_more = |word: u64| (word & EXCLUSIVE == 0).then(|| word + SHARED_ONE);
+        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok()
     }
 
     /// Latches shared as long as the caller wants that, which may change only before a holder's [`Latch::renew`]. False when
     /// it no longer did; what is true of `wanted` when this gives true, the caller looks up under the latch.
     pub(crate) fn shared_while(&self, wanted: impl Fn() -> bool) -> bool {
         sync::yield_point();
+        if self.0.load(Ordering::Relaxed) & (EXCLUSIVE | WANTED) == WANTED {
+            self.let_another_go_first();
+        }
         self.acquire(EXCLUSIVE, |word| word + SHARED_ONE, wanted)
+    }
+
+    /// Waits until whoever wants the latch exclusively has had it, or for as long as courtesy asks.
+    #[cold]
+    fn let_another_go_first(&self) {
+        let still_wanted = || {
+            let set_parked = |word: u64| (word & WANTED != 0).then_some(word | PARKED);
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set_parked).is_ok()
+        };
+        if !sync::park(self.key(), still_wanted, Some(COURTESY)) {
+            // He may be gone; if he is not, he says it again.
+            self.0.fetch_and(!WANTED, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn try_exclusive(&self) -> bool {
@@ -67,7 +91,7 @@ impl Latch {
     /// Like [`Latch::shared_while`], exclusively.
     pub(crate) fn exclusive_while(&self, wanted: impl Fn() -> bool) -> bool {
         sync::yield_point();
-        let taken = self.acquire(EXCLUSIVE | SHARED_MASK, |word| word | EXCLUSIVE, wanted);
+        let taken = self.acquire(EXCLUSIVE | SHARED_MASK, |word| (word | EXCLUSIVE) & !WANTED, wanted);
         // The writer's half of the sequence lock: no store to the page may become visible before the exclusive bit.
         fence(Ordering::Release);
         taken
@@ -82,7 +106,7 @@ impl Latch {
 
     /// Takes the latch once none of the `blocking` bits is set, unless it is `wanted` no more.
     fn acquire(&self, blocking: u64, taken: impl Fn(u64) -> u64, wanted: impl Fn() -> bool) -> bool {
-        let mut spins = 0;
+        let (mut spins, mut parks, mut is_impatient) = (0, 0, false);
         loop {
             let word = self.0.load(Ordering::Relaxed);
             if word & blocking == 0 {
@@ -99,19 +123,31 @@ impl Latch {
                 spins += 1;
                 hint::spin_loop();
             } else {
-                self.park(blocking, &wanted);
+                let marks = if is_impatient { PARKED | WANTED } else { PARKED };
+                // Of shared holders there may always be one.
+                let patience = (blocking & SHARED_MASK != 0).then_some(PATIENCE);
+                let is_woken = self.park(blocking, marks, patience, &wanted);
+                parks += 1;
+                is_impatient |= !is_woken || parks >= IN_VAIN;
             }
         }
     }
 
+    /// False where nobody let go for as long as the caller waits.
     #[cold]
-    fn park(&self, blocking: u64, wanted: &impl Fn() -> bool) {
+    fn park(
+        &self,
+        blocking: u64,
+        marks: u64,
+        patience: Option<Duration>,
+        wanted: &impl Fn() -> bool,
+    ) -> bool {
         let still_held = || {
-            let set_parked = |word: u64| (word & blocking != 0).then_some(word | PARKED);
+            let set_parked = |word: u64| (word & blocking != 0).then_some(word | marks);
             // Acquires what was changed before any `renew` that came before. One that comes after sees the bit, and wakes.
             self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, set_parked).is_ok() && wanted()
         };
-        sync::park(self.key(), still_held, None);
+        sync::park(self.key(), still_held, patience)
     }
 
     fn key(&self) -> usize {
@@ -189,7 +225,7 @@ impl Latch {
 mod tests {
     use super::*;
     use gannet_base::sim::Simulation;
-    use gannet_base::thread;
+    use gannet_base::{clock, thread};
     use std::sync::Arc;
 
     #[test]
@@ -236,5 +272,45 @@ mod tests {
         assert!(latch.optimistic().is_none() && !latch.validate(version));
         latch.release_exclusive();
         assert!(!latch.validate(version));
+    }
+
+    /// Others may have it shared all the time.
+    #[test]
+    fn whoever_wants_it_exclusively_gets_it_among_many_who_share_it() {
+        for seed in 0..20 {
+            let run = || {
+                let latch = Arc::new(Latch::default());
+                let over = Arc::new(AtomicU64::new(0));
+                let read = |latch: Arc<Latch>, over: Arc<AtomicU64>| {
+                    move || {
+                        let mut times = 0_u32;
+                        while over.load(Ordering::Relaxed) == 0 {
+                            assert!(latch.shared_while(|| true));
+                            times += 1;
+                            // There is always another one who has it.
+                            clock::sleep(Duration::from_micros(100));
+                            latch.release_shared();
+                        }
+                        times
+                    }
+                };
+                let threads: Vec<_> = (0..8)
+                    .map(|number| {
+                        let read = read(Arc::clone(&latch), Arc::clone(&over));
+                        clock::sleep(Duration::from_micros(13 * number));
+                        thread::spawn("t", read)
+                    })
+                    .collect();
+                let begun = clock::now();
+                latch.exclusive();
+                latch.release_exclusive();
+                let waited = begun.elapsed();
+                over.store(1, Ordering::Relaxed);
+                let times: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+                (waited, times)
+            };
+            let (waited, _) = Simulation::new(seed).max_steps(1_000_000).run(run).unwrap();
+            assert!(waited < Duration::from_millis(5), "seed {seed}: {waited:?}");
+        }
     }
 }
