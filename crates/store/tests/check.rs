@@ -10,6 +10,7 @@ use gannet_store::{
     CheckReport, CreateOptions, Database, Engine, EngineOptions, Error, JobKind, JobOrder, JobReport,
     JobState, OpenOptions, Stake, TransactionOptions, Watch,
 };
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -153,6 +154,71 @@ fn a_leaf_in_the_place_of_another_one_is_named_with_the_keys_that_are_gone() {
     assert_found(&report, place, "covers other keys", keys);
     assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
     assert_eq!(report.findings[0].name.as_deref(), Some("one"));
+}
+
+/// A scan began it again and again, a write put rows into the wrong leaf.
+#[test]
+fn a_leaf_in_the_place_of_another_one_was_taken_for_that() {
+    let mut image = Image::new();
+    let leaves = image.leaves();
+    let (wrong, place) = (image.page(leaves[3]).to_vec(), leaves[5]);
+    let gone = NodeRef::new(image.page(place)).lower_fence().to_vec();
+    image.put(place, &wrong);
+    let db = open(&image.disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("one").unwrap().unwrap();
+    let refused = |error: Error| {
+        let Error::Damaged(what) = &error else { panic!("{error}") };
+        assert!(what.contains(&format!("page {place}: covers other keys than its parent says")), "{what}");
+    };
+    refused(txn.get(&tree, &gone).unwrap_err());
+    refused(txn.put(&tree, &gone, b"new").unwrap_err());
+    let view = txn.view();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let (mut scan, mut seen) = (view.scan(&tree, all).unwrap(), 0);
+    let error = loop {
+        match scan.next() {
+            Ok(row) => assert!(row.is_some() && seen < 802),
+            Err(error) => break error,
+        }
+        seen += 1;
+    };
+    refused(error);
+    let mut scan = view.scan(&tree, all).unwrap();
+    let error = loop {
+        match scan.previous() {
+            Ok(row) => assert!(row.is_some() && seen < 802),
+            Err(error) => break error,
+        }
+        seen += 1;
+    };
+    refused(error);
+    assert_eq!(txn.get(&tree, &key(799)).unwrap().unwrap(), [31; 100]);
+}
+
+/// The opening went through the same trees for ever.
+#[test]
+fn a_leaf_of_the_catalog_in_the_place_of_another_one_kept_an_opening_from_ending() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    for number in 0..60 {
+        txn.create_tree(&format!("{number:0250}")).unwrap();
+    }
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let of_catalog = |(number, tree): (usize, u32)| {
+        (tree == 1 && NodeRef::new(image.page(number)).level() == 0).then_some(number)
+    };
+    let mut leaves: Vec<usize> = image.pages(PageKind::Node).into_iter().filter_map(of_catalog).collect();
+    leaves.sort_by_key(|&number| NodeRef::new(image.page(number)).lower_fence().to_vec());
+    let wrong = image.page(leaves[1]).to_vec();
+    image.put(leaves[3], &wrong);
+    let opened = engine(&image.disk).open(Path::new(FILE), &OpenOptions::default());
+    let error = opened.map(drop).unwrap_err().to_string();
+    assert!(error.contains("covers other keys than its parent says"), "{error}");
 }
 
 #[test]
