@@ -205,7 +205,11 @@ pub(crate) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<Pa
                 find(format!("{segment:?} begins at no extent"));
             }
             Some(segment) => {
-                if let Some(other) = segments.insert(segment.first, segment) {
+                // Sweep may have freed the other one since it was read, and this one got its extent. No two segments ever have the same key, so one that
+                // is still there was there when this one was read.
+                if let Some(other) = segments.insert(segment.first, segment)
+                    && stands(&tree, &other)
+                {
                     find(format!("{segment:?} begins where {other:?} does"));
                 }
             }
@@ -215,4 +219,11 @@ pub(crate) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<Pa
         from.push(0);
     }
     segments
+}
+
+/// Whether the directory has a segment where it was.
+fn stands(directory: &BTree<'_>, segment: &Segment) -> bool {
+    let key = segment.key();
+    let now = directory.get(&key).ok().flatten().and_then(|value| Segment::decode(&key, &value));
+    now.is_some_and(|now| now.first == segment.first)
 }

@@ -113,3 +113,21 @@ fn a_history_of_the_catalog_that_leads_back_to_itself_is_found() {
     assert!(report.findings.iter().any(found), "{:#?}", report.findings);
     std::mem::forget(txn);
 }
+
+/// Of one that had the place of another, which was freed meanwhile, it was said, too; these are there at a time.
+#[test]
+fn two_undo_segments_at_one_place_are_found() {
+    let (db, tree) = create();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"row", b"one").unwrap();
+    txn.commit().unwrap();
+    let shared = Arc::clone(&db.begin(TransactionOptions::default()).shared);
+    let known = super::read_segments(&shared, &super::Findings::default());
+    let segment = *known.values().next().unwrap();
+    let other = undo::Segment { sequence: segment.sequence + 1, ..segment };
+    BTree::new(&shared.core, &shared.undo_directory).put(&other.key(), &other.value()).unwrap();
+    let report = db.check().unwrap();
+    let found = |finding: &crate::Finding| finding.what.contains("begins where");
+    assert!(report.findings.iter().any(found), "{:#?}", report.findings);
+    std::mem::forget(db);
+}
