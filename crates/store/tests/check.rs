@@ -23,6 +23,10 @@ const FIRST_DESCRIPTOR: usize = 64;
 const LIST_COUNT_AT: usize = 32;
 const LIST_AT: usize = 40;
 const EXTENT_PAGES: usize = 16;
+/// Of an undo record of something that was there before: where its key is, the number of its writer, and kinds.
+const UNDO_HEADER: usize = 48;
+const UNDO_WRITER_AT: usize = 8;
+const UNDO_DELETE: u8 = 3;
 
 fn engine(disk: &SimDisk) -> Engine {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -219,6 +223,33 @@ fn a_leaf_of_the_catalog_in_the_place_of_another_one_kept_an_opening_from_ending
     let opened = engine(&image.disk).open(Path::new(FILE), &OpenOptions::default());
     let error = opened.map(drop).unwrap_err().to_string();
     assert!(error.contains("covers other keys than its parent says"), "{error}");
+}
+
+/// Nothing of the database could be had.
+#[test]
+fn a_tree_of_which_a_crash_has_left_undo_that_cannot_be_read_kept_the_database_shut() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let mut dropping = db.begin(TransactionOptions::default());
+    assert!(dropping.drop_tree("one").unwrap());
+    db.checkpoint().unwrap();
+    let disk = disk.crash_image(1);
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let records = image.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
+        let page = image.page(number);
+        let is_drop =
+            |at: &usize| page[*at + UNDO_HEADER..].starts_with(b"one") && page[*at + 2] == UNDO_DELETE;
+        (0..PAGE - UNDO_HEADER).find(is_drop).map(|at| (number, at))
+    });
+    let [(page, at)] = records.collect::<Vec<_>>()[..] else { panic!("one drop") };
+    image.change(page, |page| page[at + UNDO_WRITER_AT] ^= 0x40);
+    let db = open(&image.disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let two = txn.tree("two").unwrap().unwrap();
+    assert_eq!(txn.get(&two, &key(799)).unwrap().unwrap(), [31; 100]);
+    let error = txn.put(&two, &key(799), b"new").unwrap_err().to_string();
+    assert!(error.contains("what tree \"one\" was before the crash is damaged"), "{error}");
 }
 
 #[test]
