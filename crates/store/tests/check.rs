@@ -252,6 +252,26 @@ fn a_tree_of_which_a_crash_has_left_undo_that_cannot_be_read_kept_the_database_s
     assert!(error.contains("what tree \"one\" was before the crash is damaged"), "{error}");
 }
 
+/// A check of a database that is open failed, or knew of no lost writes without a word.
+#[test]
+fn a_log_footer_that_is_damaged_is_found() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let segment = 1 << 18;
+    let folder = format!("{FILE}-wal");
+    let last = db.stats().end_lsn.0 / segment;
+    assert!(last > 0);
+    let path = Path::new(&folder).join(format!("{:016x}.log", last - 1));
+    assert!(db.check().unwrap().findings.is_empty());
+    disk.corrupt(&path, segment - 100, 8, 1).unwrap();
+    let report = db.check().unwrap();
+    assert_found(&report, 0, "its footer is missing or damaged", |stake| *stake == Stake::Log);
+    assert_eq!((report.findings.len(), report.compared_with_log), (1, 0), "{:#?}", report.findings);
+    // That log is not needed any more.
+    db.checkpoint().unwrap();
+    assert!(db.check().unwrap().findings.is_empty());
+}
+
 #[test]
 fn a_tree_that_somebody_may_drop_is_there_until_he_commits() {
     let mut image = Image::new();

@@ -4,7 +4,7 @@ use super::report::{Finding, Findings, Key, Stake};
 use crate::entry::{Entry, TOMBSTONE};
 use crate::log::RedoTable;
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
-use crate::space::EXTENT_PAGES;
+use crate::space::{EXTENT_PAGES, SYSTEM};
 use crate::tree::BTree;
 use crate::undo::{self, Circle, Segment, UndoKind};
 use crate::work::WorkMemory;
@@ -150,7 +150,7 @@ pub(super) struct Survey {
     pub(super) trees: Trees,
     pub(super) roots: BTreeMap<PageId, TreeId>,
     pub(super) segments: BTreeMap<PageId, Segment>,
-    /// `None` where there is no log, or no memory for what it says.
+    /// `None` where there is no log, or no memory for what it says, or some of that cannot be read.
     pub(super) logged: Option<RedoTable>,
     /// Versions of older transactions are settled.
     pub(super) horizon: TxnId,
@@ -164,9 +164,13 @@ impl Survey {
         let logged = if shared.core.is_read_only() {
             None
         } else {
-            match shared.core.log.last_changes(&mut footers) {
+            let mut unreadable = |error: Error| {
+                let (what, stake) = (error.to_string(), Stake::Log);
+                findings.add(Finding { page: PageId(0), tree: SYSTEM, name: None, what, stake });
+            };
+            match shared.core.log.last_changes(&mut footers, &mut unreadable) {
                 Err(Error::Memory(_)) => None,
-                other => Some(other?),
+                other => other?,
             }
         };
         let trees = Trees::read(shared, findings);
