@@ -26,6 +26,7 @@ const EXTENT_PAGES: usize = 16;
 /// Of an undo record of something that was there before: where its key is, the number of its writer, and kinds.
 const UNDO_HEADER: usize = 48;
 const UNDO_WRITER_AT: usize = 8;
+const UNDO_UPDATE: u8 = 2;
 const UNDO_DELETE: u8 = 3;
 
 fn engine(disk: &SimDisk) -> Engine {
@@ -250,6 +251,35 @@ fn a_tree_of_which_a_crash_has_left_undo_that_cannot_be_read_kept_the_database_s
     assert_eq!(txn.get(&two, &key(799)).unwrap().unwrap(), [31; 100]);
     let error = txn.put(&two, &key(799), b"new").unwrap_err().to_string();
     assert!(error.contains("what tree \"one\" was before the crash is damaged"), "{error}");
+}
+
+/// Of values that only undo leads to it was said that nothing does.
+#[test]
+fn undo_that_cannot_be_read_made_sound_long_values_lost_space() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    // It keeps sweep from the value.
+    let mut reader = db.begin(TransactionOptions::default());
+    let tree = reader.tree("one").unwrap().unwrap();
+    let _view = reader.view();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"long", b"short").unwrap();
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    let disk = disk.crash_image(1);
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let records = image.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
+        let page = image.page(number);
+        let is_put =
+            |at: &usize| page[*at + UNDO_HEADER..].starts_with(b"long") && page[*at + 2] == UNDO_UPDATE;
+        (0..PAGE - UNDO_HEADER).find(is_put).map(|at| (number, at))
+    });
+    let [(page, at)] = records.collect::<Vec<_>>()[..] else { panic!("one change") };
+    image.change(page, |page| page[at + 2] = 99);
+    let report = image.check();
+    assert_found(&report, page, "no undo record", |stake| *stake == Stake::History);
+    assert!(report.findings.iter().all(|finding| finding.stake == Stake::History), "{:#?}", report.findings);
 }
 
 /// A check of a database that is open failed, or knew of no lost writes without a word.
