@@ -12,6 +12,14 @@ use crate::{Error, Result, catalog};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Bytes of an undo segment that is known, with its place in a map.
+const SEGMENT_BYTES: u64 = 2 * size_of::<(PageId, Segment)>() as u64;
+
+/// Bytes that [`read_segments`] takes, about.
+pub(crate) fn segments_memory(shared: &Shared) -> u64 {
+    shared.resting_undo().len() as u64 * SEGMENT_BYTES
+}
+
 /// A tree that everybody may use.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
