@@ -537,14 +537,14 @@ impl Scan {
             return Ok(true);
         }
         self.fetch_old(slot);
-        let payload = NodeRef::new(&self.leaf).payload(slot);
         let (shared, reader) = (self.view.shared(), self.view.reader(true));
         let before = reads::serial_reads();
-        let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, payload)?;
-        let is_there = !matches!(seen, Seen::Absent);
+        let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, NodeRef::new(&self.leaf), slot);
+        let is_there = seen.map(|seen| !matches!(seen, Seen::Absent));
         self.old_waited += reads::serial_reads() - before;
+        // Nobody keeps the undo of a transaction that has ended for this reader.
         reader.check_running()?;
-        Ok(is_there)
+        is_there
     }
 
     /// Whether all keys that the leaf can have are within the range.
@@ -797,13 +797,12 @@ impl Scan {
         self.place = None;
         self.value.clear();
         self.fetch_old(slot);
-        let payload = NodeRef::new(&self.leaf).payload(slot);
         let (shared, reader) = (self.view.shared(), self.view.reader(true));
         let before = reads::serial_reads();
-        let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, payload)?;
+        let seen = shared.look(Reader { undo: self.undo_access(), ..reader }, NodeRef::new(&self.leaf), slot);
         self.old_waited += reads::serial_reads() - before;
         reader.check_running()?;
-        match seen {
+        match seen? {
             Seen::Absent => return Ok(false),
             Seen::Value(Cow::Borrowed(value)) => self.value.extend_from_slice(value),
             Seen::Value(Cow::Owned(value)) => self.value = value,

@@ -1,5 +1,6 @@
 //! Versions: what a snapshot sees of an entry, and what a writer finds.
 
+use crate::core::Core;
 use crate::entry::{self, Entry, OVERFLOW, REFERENCE_LEN, TOMBSTONE, UndoPtr};
 use crate::node::NodeRef;
 use crate::pool::{Access, Pool};
@@ -8,10 +9,10 @@ use crate::tree::{BTree, TreeRoot};
 use crate::txn::active::ActiveTxn;
 use crate::txn::registry::Snapshot;
 use crate::txn::status::Status;
-use crate::undo::{self, UndoKind};
+use crate::undo::{self, Circle, UndoKind, UndoRecord};
 use crate::view::LongValues;
 use crate::{Error, Result};
-use gannet_base::{PageId, TxnId};
+use gannet_base::{PageId, TreeId, TxnId};
 use gannet_io::Class;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -72,6 +73,59 @@ impl<'a> Reader<'a> {
     /// What tells that the own transaction has gone back to a savepoint.
     pub(crate) fn reverts(&self) -> u32 {
         self.own.map_or(0, ActiveTxn::reverts)
+    }
+}
+
+/// A row, by tree and key: undo records of others are none of its history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    tree: TreeId,
+    /// The key, in two parts.
+    key: (&'a [u8], &'a [u8]),
+}
+
+impl<'a> Row<'a> {
+    pub(crate) fn new(tree: TreeId, key: &'a [u8]) -> Self {
+        Row { tree, key: (&[], key) }
+    }
+
+    /// The one at a slot of a leaf.
+    pub(crate) fn of(leaf: NodeRef<'a>, slot: usize) -> Self {
+        Row { tree: leaf.tree(), key: (leaf.prefix(), leaf.key_suffix(slot)) }
+    }
+
+    fn has(&self, record: &UndoRecord) -> bool {
+        record.tree == self.tree && record.key.strip_prefix(self.key.0) == Some(self.key.1)
+    }
+}
+
+/// The way back through the versions of a row. An undo page whose last write was lost is a sound one, of other rows: its values are not shown as this one's.
+struct History<'a> {
+    core: &'a Core,
+    row: Row<'a>,
+    circle: Circle,
+}
+
+impl<'a> History<'a> {
+    fn new(core: &'a Core, row: Row<'a>) -> Self {
+        History { core, row, circle: Circle::default() }
+    }
+
+    /// The record that a version leads to. Its writer may be another than the version's, where it leads past versions that nobody sees.
+    fn record(&mut self, at: UndoPtr, access: Access<'_>) -> Result<UndoRecord> {
+        if self.circle.closes(at) {
+            return Err(Error::damaged_page(at.page(), "the history of a row leads back to itself"));
+        }
+        let record = undo::read_by(self.core, at, access)?;
+        if self.row.has(&record) {
+            return Ok(record);
+        }
+        let (offset, tree) = (at.offset(), record.tree);
+        let what = format_args!(
+            "the history of a row of {} leads to the record of another one, of {tree}, at {offset}",
+            self.row.tree
+        );
+        Err(Error::damaged_page(at.page(), what))
     }
 }
 
@@ -195,9 +249,10 @@ impl Shared {
     }
 
     /// What a reader sees of an entry.
-    pub(crate) fn look<'p>(&self, reader: Reader<'_>, payload: &'p [u8]) -> Result<Seen<'p>> {
-        let Entry { mut flags, mut writer, mut undo, value } = decode(payload)?;
+    pub(crate) fn look<'p>(&self, reader: Reader<'_>, leaf: NodeRef<'p>, slot: usize) -> Result<Seen<'p>> {
+        let Entry { mut flags, mut writer, mut undo, value } = decode(leaf.payload(slot))?;
         let mut value = Cow::Borrowed(value);
+        let mut history = History::new(&self.core, Row::of(leaf, slot));
         let own = reader.own_id();
         loop {
             // Of the own changes each has to be looked at, unless all of them are seen.
@@ -206,7 +261,7 @@ impl Shared {
             if seen {
                 return Ok(Seen::of(flags, value));
             }
-            let record = undo::read_by(&self.core, undo, reader.undo)?;
+            let record = history.record(undo, reader.undo)?;
             if is_own && record.sequence < reader.upto {
                 return Ok(Seen::of(flags, value));
             }
@@ -262,10 +317,11 @@ impl Shared {
     }
 
     /// The number of the newest change of an entry that is no mere lock, if the transaction itself made it.
-    pub(crate) fn own_change(&self, own: TxnId, entry: &Entry<'_>) -> Result<Option<u32>> {
+    pub(crate) fn own_change(&self, own: TxnId, row: Row<'_>, entry: &Entry<'_>) -> Result<Option<u32>> {
         let (mut writer, mut undo, mut is_lock) = (entry.writer, entry.undo, entry.is_lock());
+        let mut history = History::new(&self.core, row);
         while writer == own {
-            let record = undo::read(&self.core, undo)?;
+            let record = history.record(undo, Access::Normal)?;
             if !is_lock {
                 return Ok(Some(record.sequence));
             }
@@ -277,8 +333,14 @@ impl Shared {
 
     /// The newest change of an entry that is not a mere lock: its writer's fate. The reader's own changes count as
     /// committed long ago.
-    pub(crate) fn last_change(&self, reader: Reader<'_>, entry: &Entry<'_>) -> Result<(TxnId, Fate)> {
+    pub(crate) fn last_change(
+        &self,
+        reader: Reader<'_>,
+        row: Row<'_>,
+        entry: &Entry<'_>,
+    ) -> Result<(TxnId, Fate)> {
         let (mut writer, mut undo, mut is_lock) = (entry.writer, entry.undo, entry.is_lock());
+        let mut history = History::new(&self.core, row);
         loop {
             // Undo of a writer that the snapshot sees unasked may be gone; that of others is kept for the snapshot.
             if writer.is_none() || writer == reader.own_id() || reader.snapshot.sees_unasked(writer) {
@@ -287,7 +349,7 @@ impl Shared {
             if !is_lock {
                 return Ok((writer, self.fate(writer)?));
             }
-            let record = undo::read(&self.core, undo)?;
+            let record = history.record(undo, Access::Normal)?;
             (writer, undo) = (record.previous_writer, record.previous_undo);
             is_lock = record.previous_flags & entry::LOCK != 0;
         }
@@ -295,8 +357,9 @@ impl Shared {
 
     /// Whether another transaction has put the row under another key since the reader's snapshot, and committed. The snapshot
     /// keeps the undo that is read here.
-    pub(crate) fn moved_since(&self, reader: Reader<'_>, entry: &Entry<'_>) -> Result<bool> {
+    pub(crate) fn moved_since(&self, reader: Reader<'_>, row: Row<'_>, entry: &Entry<'_>) -> Result<bool> {
         let (mut flags, mut writer, mut undo) = (entry.flags, entry.writer, entry.undo);
+        let mut history = History::new(&self.core, row);
         loop {
             if writer.is_none() || reader.snapshot.sees_unasked(writer) {
                 return Ok(false);
@@ -312,7 +375,7 @@ impl Shared {
                     Fate::Committed(_) => return Ok(false),
                 }
             }
-            let record = undo::read(&self.core, undo)?;
+            let record = history.record(undo, Access::Normal)?;
             if record.kind == UndoKind::Insert {
                 return Ok(false);
             }

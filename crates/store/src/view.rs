@@ -247,9 +247,10 @@ pub(crate) fn fetch<T>(
             // Settled and short: the common case.
             return Ok(Some(read(Cow::Borrowed(value))));
         }
-        let seen = shared.look(reader, payload)?;
+        let seen = shared.look(reader, node, slot);
+        // Nobody keeps the undo of a transaction that has ended for this reader.
         reader.check_running()?;
-        match seen {
+        match seen? {
             Seen::Absent => return Ok(None),
             Seen::Value(value) => return Ok(Some(read(value))),
             Seen::Long(reference) => {

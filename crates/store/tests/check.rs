@@ -10,6 +10,7 @@ use gannet_store::{
     CheckReport, CreateOptions, Database, Engine, EngineOptions, Error, JobKind, JobOrder, JobReport,
     JobState, OpenOptions, Stake, TransactionOptions, Watch,
 };
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ const FIRST_DESCRIPTOR: usize = 64;
 const LIST_COUNT_AT: usize = 32;
 const LIST_AT: usize = 40;
 const EXTENT_PAGES: usize = 16;
+/// Of an undo record of something that was there before: where its key is, the number of its writer, and kinds.
+const UNDO_HEADER: usize = 48;
+const UNDO_WRITER_AT: usize = 8;
+const UNDO_UPDATE: u8 = 2;
+const UNDO_DELETE: u8 = 3;
 
 fn engine(disk: &SimDisk) -> Engine {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
@@ -153,6 +159,147 @@ fn a_leaf_in_the_place_of_another_one_is_named_with_the_keys_that_are_gone() {
     assert_found(&report, place, "covers other keys", keys);
     assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
     assert_eq!(report.findings[0].name.as_deref(), Some("one"));
+}
+
+/// A scan began it again and again, a write put rows into the wrong leaf.
+#[test]
+fn a_leaf_in_the_place_of_another_one_was_taken_for_that() {
+    let mut image = Image::new();
+    let leaves = image.leaves();
+    let (wrong, place) = (image.page(leaves[3]).to_vec(), leaves[5]);
+    let gone = NodeRef::new(image.page(place)).lower_fence().to_vec();
+    image.put(place, &wrong);
+    let db = open(&image.disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let tree = txn.tree("one").unwrap().unwrap();
+    let refused = |error: Error| {
+        let Error::Damaged(what) = &error else { panic!("{error}") };
+        assert!(what.contains(&format!("page {place}: covers other keys than its parent says")), "{what}");
+    };
+    refused(txn.get(&tree, &gone).unwrap_err());
+    refused(txn.put(&tree, &gone, b"new").unwrap_err());
+    let view = txn.view();
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let (mut scan, mut seen) = (view.scan(&tree, all).unwrap(), 0);
+    let error = loop {
+        match scan.next() {
+            Ok(row) => assert!(row.is_some() && seen < 802),
+            Err(error) => break error,
+        }
+        seen += 1;
+    };
+    refused(error);
+    let mut scan = view.scan(&tree, all).unwrap();
+    let error = loop {
+        match scan.previous() {
+            Ok(row) => assert!(row.is_some() && seen < 802),
+            Err(error) => break error,
+        }
+        seen += 1;
+    };
+    refused(error);
+    assert_eq!(txn.get(&tree, &key(799)).unwrap().unwrap(), [31; 100]);
+}
+
+/// The opening went through the same trees for ever.
+#[test]
+fn a_leaf_of_the_catalog_in_the_place_of_another_one_kept_an_opening_from_ending() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    for number in 0..60 {
+        txn.create_tree(&format!("{number:0250}")).unwrap();
+    }
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let of_catalog = |(number, tree): (usize, u32)| {
+        (tree == 1 && NodeRef::new(image.page(number)).level() == 0).then_some(number)
+    };
+    let mut leaves: Vec<usize> = image.pages(PageKind::Node).into_iter().filter_map(of_catalog).collect();
+    leaves.sort_by_key(|&number| NodeRef::new(image.page(number)).lower_fence().to_vec());
+    let wrong = image.page(leaves[1]).to_vec();
+    image.put(leaves[3], &wrong);
+    let opened = engine(&image.disk).open(Path::new(FILE), &OpenOptions::default());
+    let error = opened.map(drop).unwrap_err().to_string();
+    assert!(error.contains("covers other keys than its parent says"), "{error}");
+}
+
+/// Nothing of the database could be had.
+#[test]
+fn a_tree_of_which_a_crash_has_left_undo_that_cannot_be_read_kept_the_database_shut() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let mut dropping = db.begin(TransactionOptions::default());
+    assert!(dropping.drop_tree("one").unwrap());
+    db.checkpoint().unwrap();
+    let disk = disk.crash_image(1);
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let records = image.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
+        let page = image.page(number);
+        let is_drop =
+            |at: &usize| page[*at + UNDO_HEADER..].starts_with(b"one") && page[*at + 2] == UNDO_DELETE;
+        (0..PAGE - UNDO_HEADER).find(is_drop).map(|at| (number, at))
+    });
+    let [(page, at)] = records.collect::<Vec<_>>()[..] else { panic!("one drop") };
+    image.change(page, |page| page[at + UNDO_WRITER_AT] ^= 0x40);
+    let db = open(&image.disk);
+    let mut txn = db.begin(TransactionOptions::default());
+    let two = txn.tree("two").unwrap().unwrap();
+    assert_eq!(txn.get(&two, &key(799)).unwrap().unwrap(), [31; 100]);
+    let error = txn.put(&two, &key(799), b"new").unwrap_err().to_string();
+    assert!(error.contains("what tree \"one\" was before the crash is damaged"), "{error}");
+}
+
+/// Of values that only undo leads to it was said that nothing does.
+#[test]
+fn undo_that_cannot_be_read_made_sound_long_values_lost_space() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    // It keeps sweep from the value.
+    let mut reader = db.begin(TransactionOptions::default());
+    let tree = reader.tree("one").unwrap().unwrap();
+    let _view = reader.view();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"long", b"short").unwrap();
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    let disk = disk.crash_image(1);
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let mut image = Image { disk, bytes };
+    let records = image.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
+        let page = image.page(number);
+        let is_put =
+            |at: &usize| page[*at + UNDO_HEADER..].starts_with(b"long") && page[*at + 2] == UNDO_UPDATE;
+        (0..PAGE - UNDO_HEADER).find(is_put).map(|at| (number, at))
+    });
+    let [(page, at)] = records.collect::<Vec<_>>()[..] else { panic!("one change") };
+    image.change(page, |page| page[at + 2] = 99);
+    let report = image.check();
+    assert_found(&report, page, "no undo record", |stake| *stake == Stake::History);
+    assert!(report.findings.iter().all(|finding| finding.stake == Stake::History), "{:#?}", report.findings);
+}
+
+/// A check of a database that is open failed, or knew of no lost writes without a word.
+#[test]
+fn a_log_footer_that_is_damaged_is_found() {
+    let disk = SimDisk::new(1);
+    let db = create(&disk);
+    let segment = 1 << 18;
+    let folder = format!("{FILE}-wal");
+    let last = db.stats().end_lsn.0 / segment;
+    assert!(last > 0);
+    let path = Path::new(&folder).join(format!("{:016x}.log", last - 1));
+    assert!(db.check().unwrap().findings.is_empty());
+    disk.corrupt(&path, segment - 100, 8, 1).unwrap();
+    let report = db.check().unwrap();
+    assert_found(&report, 0, "its footer is missing or damaged", |stake| *stake == Stake::Log);
+    assert_eq!((report.findings.len(), report.compared_with_log), (1, 0), "{:#?}", report.findings);
+    // That log is not needed any more.
+    db.checkpoint().unwrap();
+    assert!(db.check().unwrap().findings.is_empty());
 }
 
 #[test]

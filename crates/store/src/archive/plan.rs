@@ -3,7 +3,8 @@
 //! # What it guarantees
 //! 1. A plan is made only where all of the log from the backup's end to the target is there, by what its parts say of themselves; that
 //!    their bytes are whole is proven as they are copied.
-//! 2. The target is the end of a record. Where it is a time, every commit up to then is below, and none that came more than 10 ms later.
+//! 2. The target is the end of a record. Where it is a time, every commit up to then is below, and none that came more than 10 ms later. Where the clock was
+//!    ahead for a while there may be no such place: then there is no plan.
 
 use super::folder::{Folder, Part};
 use super::format::{PartBegin, PartEnd};
@@ -141,6 +142,66 @@ impl Reader for Search<'_> {
     }
 }
 
+/// Looks for a time that is noted again.
+struct Again<'a> {
+    /// Log from there on counts.
+    from: u64,
+    /// Times up to then.
+    unix_us: u64,
+    found: Option<u64>,
+    look: &'a mut dyn FnMut() -> Result<()>,
+}
+
+impl Reader for Again<'_> {
+    fn met(&mut self, met: &Met<'_>) -> Said<Step> {
+        if let Met::Record(record) = met
+            && record.start >= self.from
+            && Note::of(record).is_some_and(|note| note.unix_us() <= self.unix_us)
+        {
+            self.found = Some(record.start);
+            return Ok(Step::Stop);
+        }
+        Ok(Step::On)
+    }
+
+    fn bytes(&mut self, _: u64, _: Option<&[u8]>, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn back_to(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<()> {
+        (self.look)()
+    }
+}
+
+/// Where the log from `from` on notes a time again that is not behind `unix_us`, if it does. What cannot be read there is not needed for a restore.
+fn noted_again(
+    folder: &Folder,
+    parts: &[Part],
+    (from, unix_us): (u64, u64),
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<u64>> {
+    let mut again = Again { from, unix_us, found: None, look };
+    for (index, part) in parts.iter().enumerate() {
+        let is_before = parts.get(index + 1).is_some_and(|next| next.begin.first <= from);
+        if is_before || part.end.is_some_and(|end| end.end <= from || end.latest_unix_us == 0) {
+            continue;
+        }
+        let mut walk = reader::walk_from(folder, part);
+        match reader::read_one(folder, parts, index, &mut walk, &mut again) {
+            Err(Error::Io(_) | Error::Backup(_)) => {}
+            read => drop(read?),
+        }
+        if again.found.is_some() {
+            break;
+        }
+    }
+    Ok(again.found)
+}
+
 impl Search<'_> {
     /// Whether a part that is complete has to be gone through, if it is not the last one, which is for how large the file is.
     fn needs(&self, part: &Part, end: &PartEnd) -> bool {
@@ -234,6 +295,15 @@ pub(super) fn make(
         Some(found) => found,
         None => reach.judge(target, &search.points)?,
     };
+    // A clock that was ahead says a later time too early: commits up to the time may lie behind.
+    if let (RecoveryTarget::Time(time), Some(at)) = (target, search.found)
+        && let Some(again) = noted_again(&folder, &parts[covering..], (at, *time), search.look)?
+    {
+        return Err(Error::Backup(format!(
+            "{target} is there more than once: the log says a later time at lsn {at}, and that or an earlier one again at lsn {again}, as the clock \
+             was set back. Give the lsn to restore up to: what was committed from lsn {at} on is not in a database that is restored up to there"
+        )));
+    }
     Ok(Plan { folder, parts, covering, from, to: to.max(from), pages: search.pages })
 }
 
@@ -390,5 +460,68 @@ impl Reach<'_> {
                 )))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup::{BackupFile, BackupOptions, BackupPlace, Destination, Source};
+    use crate::{
+        CreateOptions, Database, Engine, EngineOptions, JobKind, JobOrder, OpenOptions, TransactionOptions,
+        Watch,
+    };
+    use gannet_base::clock;
+    use gannet_io::sim::SimDisk;
+    use std::time::Duration;
+
+    fn put(db: &Database, row: u8) {
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.tree("t").unwrap().unwrap();
+        txn.put(&tree, &[row], b"committed").unwrap();
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_for_a_while_made_a_restore_to_a_time_lose_what_came_behind() {
+        let disk = SimDisk::new(1);
+        let place = BackupPlace::new(Arc::new(disk.clone()), "backups");
+        disk.create_dir(Path::new("backups")).unwrap();
+        let options = EngineOptions { memory: 12 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(disk.clone()), &options).unwrap();
+        let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+        let open = OpenOptions { archive: Some("archive".into()), ..OpenOptions::default() };
+        let db = engine.create(Path::new("a.gnt"), &create, &open).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        txn.create_tree("t").unwrap();
+        txn.commit().unwrap();
+        let destination = Destination::Folder { folder: place.clone(), name: "b".to_owned() };
+        let backup = BackupOptions { destination, since: None, compress: None };
+        let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+        job.end(db.backup(backup, &mut Watch::new(&job, &mut |_| Ok(())))).unwrap();
+        put(&db, 1);
+        let core = Arc::clone(&db.begin(TransactionOptions::default()).shared.core);
+        let (unix_us, pages) = (clock::unix_micros() + 3_600_000_000, core.space.capacity());
+        core.log.append_note(&Note::Clock { unix_us, pages }.encode()).unwrap();
+        clock::sleep(Duration::from_millis(30));
+        put(&db, 2);
+        let time = clock::unix_micros();
+        clock::sleep(Duration::from_millis(30));
+        put(&db, 3);
+        drop(core);
+        db.close().unwrap();
+        let restore = |to: &str, target: RecoveryTarget| {
+            let source = Source::Files(vec![BackupFile::find(&place.join("b")).unwrap()]);
+            let job = engine.jobs().begin(JobOrder::new(JobKind::Restore));
+            let (archive, open) = ((Path::new("archive"), target), OpenOptions::default());
+            let mut tell = |_: &_| Ok(());
+            let watch = &mut Watch::new(&job, &mut tell);
+            job.end(engine.restore_to(source, archive, Path::new(to), &open, watch))
+        };
+        let error = restore("time.gnt", RecoveryTarget::Time(time)).unwrap_err().to_string();
+        assert!(error.contains("more than once") && error.matches("lsn").count() >= 3, "{error}");
+        // Of the time that it was ahead at, too.
+        restore("ahead.gnt", RecoveryTarget::Time(unix_us - 1)).unwrap_err();
+        restore("end.gnt", RecoveryTarget::End).unwrap();
     }
 }

@@ -590,10 +590,8 @@ impl Restore {
 
 /// Gives a file room for so many bytes, by pieces, before each of which it is looked whether it is still wanted.
 fn grow(file: &dyn File, len: u64, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-    if file.len()? >= len {
-        return Ok(());
-    }
-    // From the beginning on: what nobody has written to in between gets room as well.
+    // From the beginning on, however long it is: what nobody has written to in between is free space, which the database takes to be there. A hole
+    // would be found out by a write home on a full disk, which ends it.
     let mut at = 0;
     while at < len {
         look()?;
@@ -642,7 +640,10 @@ impl LogPlace<'_> {
     fn apply(&mut self, next: u64, added: &Added, watch: &mut Watch<'_>) -> Result<()> {
         let (begin, restore) = (&self.manifest.begin, self.restore);
         let len = self.pages_with(added) * u64::from(begin.page_size);
-        grow(&*restore.data, len, &mut || watch.look())?;
+        // What is free in between gets its room in the end.
+        if restore.data.len()? < len {
+            grow(&*restore.data, len, &mut || watch.look())?;
+        }
         let mut meta = begin.header(added.incarnation);
         meta.redo_from = Lsn(self.applied.redo_from);
         let files = (&restore.data, restore.folder.as_path());
@@ -690,7 +691,7 @@ impl Place for LogPlace<'_> {
 mod tests {
     use super::*;
     use gannet_io::OpenOptions;
-    use gannet_io::sim::SimDisk;
+    use gannet_io::sim::{Settings, SimDisk};
 
     #[test]
     fn a_file_that_grows_by_much_grew_in_one_piece_that_nobody_could_end() {
@@ -707,5 +708,20 @@ mod tests {
         assert_eq!(file.len().unwrap(), 2 * GROWN_AT_ONCE);
         grow(&*file, len, &mut || Ok(())).unwrap();
         assert_eq!(file.len().unwrap(), len);
+    }
+
+    /// A file whose last page is in use is as long as it has to be: what is free in it had no room of its own, and a later full disk ended the database.
+    #[test]
+    fn a_file_that_was_long_enough_kept_its_holes() {
+        let settings = Settings { capacity_bytes: Some(64 << 20), ..Settings::default() };
+        let disk = SimDisk::with_settings(1, settings);
+        let file = disk.open(Path::new("f"), &OpenOptions::create_new()).unwrap();
+        let (len, page) = (16 << 20, AlignedBuffer::zeroed(4096));
+        let free = || disk.free_bytes(Path::new(".")).unwrap().unwrap();
+        let before = free();
+        file.write_at(Class::Maintenance, len - 4096, &page, Durability::Cached).unwrap();
+        assert_eq!((file.len().unwrap(), before - free()), (len, 4096));
+        grow(&*file, len, &mut || Ok(())).unwrap();
+        assert_eq!((file.len().unwrap(), before - free()), (len, len));
     }
 }

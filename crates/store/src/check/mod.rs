@@ -56,7 +56,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use sums::Sums;
 use survey::Survey;
-pub(crate) use survey::{Known, Trees, read_segments};
+pub(crate) use survey::{Known, Trees, read_segments, segments_memory};
 
 /// Pages that cannot be used and are remembered until it is known what leads to them.
 const BAD_MAX: usize = 1000;
@@ -128,6 +128,8 @@ pub(crate) fn run(
     let start = clock::now();
     let findings = Findings::default();
     header.into_iter().for_each(|finding| findings.add(finding));
+    // Of undo segments two maps at a time: this one's, and the search's.
+    let _segments = engine.memory(Purpose::Work, 2 * segments_memory(shared))?;
     let survey = Survey::new(shared, &findings, engine.memory(Purpose::Log, 0)?)?;
     let share = engine.work_limit() / 2;
     let range = Sums::range_for(survey.pages, share);

@@ -44,6 +44,8 @@ pub enum Stake {
     Space,
     /// The file's header: the other copy of it is what the next start relies on.
     Header,
+    /// The log: it is what the next start relies on, and what would tell of a lost write.
+    Log,
     /// Which transactions have committed.
     Status,
     /// A write that the device has confirmed is not there: changes of rows are lost.
@@ -80,6 +82,9 @@ impl fmt::Display for Stake {
             ),
             Stake::Space => f.write_str("space is lost until the database is loaded anew, no row is"),
             Stake::Header => f.write_str("one of two copies of the file's header is left"),
+            Stake::Log => f.write_str(
+                "a start after a crash, until a checkpoint, and whether writes are lost is not known",
+            ),
             Stake::Status => f.write_str("whether some of the last transactions committed"),
             Stake::LostWrite => f.write_str("changes of its rows are lost: restore from a backup"),
         }

@@ -116,6 +116,8 @@ struct Search<'c, 'w> {
     with_leaves: BTreeSet<TreeId>,
     /// Trees of which something cannot be read that would lead to further pages.
     blocked: BTreeSet<TreeId>,
+    /// Some undo could not be read.
+    undo_is_cut: bool,
     /// Pages that were changed behind this position may be referred to by what was gone through before.
     begun: Lsn,
     /// Transactions below this number had ended by then.
@@ -159,6 +161,7 @@ impl Check {
             dropped: BTreeSet::new(),
             with_leaves: BTreeSet::new(),
             blocked: BTreeSet::new(),
+            undo_is_cut: false,
             begun,
             running_from,
         };
@@ -240,13 +243,18 @@ impl Search<'_, '_> {
         range.clone().filter_map(owner).any(|tree| match tree {
             SYSTEM => false,
             UNDO_PAGES => self.is_blocked(UNDO_DIRECTORY),
-            _ => !self.trees.live.contains_key(&tree) || self.is_blocked(tree),
+            _ => !self.trees.live.contains_key(&tree) || self.is_blocked(tree) || self.misses_undo(),
         })
     }
 
     /// Whether there may be pages that something leads to which cannot be read.
     fn is_blocked(&self, tree: TreeId) -> bool {
         self.blocked.contains(&tree) || self.check.bad.lock().values().any(|flaw| flaw.tree == tree)
+    }
+
+    /// Whether there may be undo that cannot be read: it leads to long values of any tree, and to trees that are dropped.
+    fn misses_undo(&self) -> bool {
+        self.undo_is_cut || self.is_blocked(UNDO_DIRECTORY)
     }
 
     /// Called before each piece of work, with nothing latched: tells how far it is, and waits as long as others are to go first; but not while somebody
@@ -595,10 +603,13 @@ impl Search<'_, '_> {
             for page in (first.0..first.0 + EXTENT_PAGES).map(PageId) {
                 self.tick()?;
                 self.seen.set(page);
-                // A page that cannot be read is reported as such.
-                let Ok(Some(records)) = undo::read_page(&check.shared.core, page, &segment) else { break };
-                for (at, record) in records {
-                    self.undo_record(at, &record);
+                match undo::read_page(&check.shared.core, page, &segment) {
+                    Ok(Some(records)) => {
+                        records.iter().for_each(|(at, record)| self.undo_record(*at, record));
+                    }
+                    Ok(None) => break,
+                    // It is reported as such.
+                    Err(_) => self.undo_is_cut = true,
                 }
             }
         }
@@ -698,7 +709,9 @@ impl Search<'_, '_> {
                         return false;
                     }
                 }
-                Some(PageKind::Overflow | PageKind::OverflowIndex) if !self.with_leaves.contains(&owner) => {
+                Some(PageKind::Overflow | PageKind::OverflowIndex)
+                    if !self.with_leaves.contains(&owner) || self.misses_undo() =>
+                {
                     return false;
                 }
                 _ => {}
@@ -737,7 +750,10 @@ impl Search<'_, '_> {
     fn unexplained_strangers(&self) -> Vec<(TreeId, PageId)> {
         let trees = &self.trees;
         let is_unexplained = |(tree, page): &(TreeId, PageId)| {
-            let known = trees.live.contains_key(tree) || trees.passing.contains(tree) || !trees.complete;
+            let known = trees.live.contains_key(tree)
+                || trees.passing.contains(tree)
+                || !trees.complete
+                || self.misses_undo();
             let here = matches!(self.check.owner(*page), Ok(Some(owner)) if owner == *tree);
             here && !known && !self.dropped.contains(tree)
         };

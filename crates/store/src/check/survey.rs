@@ -4,13 +4,21 @@ use super::report::{Finding, Findings, Key, Stake};
 use crate::entry::{Entry, TOMBSTONE};
 use crate::log::RedoTable;
 use crate::shared::{CATALOG, STATUS, Shared, UNDO_DIRECTORY};
-use crate::space::EXTENT_PAGES;
+use crate::space::{EXTENT_PAGES, SYSTEM};
 use crate::tree::BTree;
 use crate::undo::{self, Circle, Segment, UndoKind};
 use crate::work::WorkMemory;
 use crate::{Error, Result, catalog};
 use gannet_base::{Lsn, PageId, TreeId, TxnId};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of an undo segment that is known, with its place in a map.
+const SEGMENT_BYTES: u64 = 2 * size_of::<(PageId, Segment)>() as u64;
+
+/// Bytes that [`read_segments`] takes, about.
+pub(crate) fn segments_memory(shared: &Shared) -> u64 {
+    shared.resting_undo().len() as u64 * SEGMENT_BYTES
+}
 
 /// A tree that everybody may use.
 #[derive(Clone, Debug)]
@@ -150,7 +158,7 @@ pub(super) struct Survey {
     pub(super) trees: Trees,
     pub(super) roots: BTreeMap<PageId, TreeId>,
     pub(super) segments: BTreeMap<PageId, Segment>,
-    /// `None` where there is no log, or no memory for what it says.
+    /// `None` where there is no log, or no memory for what it says, or some of that cannot be read.
     pub(super) logged: Option<RedoTable>,
     /// Versions of older transactions are settled.
     pub(super) horizon: TxnId,
@@ -164,9 +172,13 @@ impl Survey {
         let logged = if shared.core.is_read_only() {
             None
         } else {
-            match shared.core.log.last_changes(&mut footers) {
+            let mut unreadable = |error: Error| {
+                let (what, stake) = (error.to_string(), Stake::Log);
+                findings.add(Finding { page: PageId(0), tree: SYSTEM, name: None, what, stake });
+            };
+            match shared.core.log.last_changes(&mut footers, &mut unreadable) {
                 Err(Error::Memory(_)) => None,
-                other => Some(other?),
+                other => other?,
             }
         };
         let trees = Trees::read(shared, findings);
@@ -205,7 +217,11 @@ pub(crate) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<Pa
                 find(format!("{segment:?} begins at no extent"));
             }
             Some(segment) => {
-                if let Some(other) = segments.insert(segment.first, segment) {
+                // Sweep may have freed the other one since it was read, and this one got its extent. No two segments ever have the same key, so one that
+                // is still there was there when this one was read.
+                if let Some(other) = segments.insert(segment.first, segment)
+                    && stands(&tree, &other)
+                {
                     find(format!("{segment:?} begins where {other:?} does"));
                 }
             }
@@ -215,4 +231,11 @@ pub(crate) fn read_segments(shared: &Shared, findings: &Findings) -> BTreeMap<Pa
         from.push(0);
     }
     segments
+}
+
+/// Whether the directory has a segment where it was.
+fn stands(directory: &BTree<'_>, segment: &Segment) -> bool {
+    let key = segment.key();
+    let now = directory.get(&key).ok().flatten().and_then(|value| Segment::decode(&key, &value));
+    now.is_some_and(|now| now.first == segment.first)
 }

@@ -6,15 +6,18 @@ use crate::page::{get_u16, get_u64};
 use crate::shared::Shared;
 use crate::tree::{BTree, TreeRoot};
 use crate::undo::{self, UndoKind};
-use crate::{CreateOptions, Database, Engine, EngineOptions, OpenOptions, TransactionOptions, Tree};
+use crate::{CreateOptions, Database, Engine, EngineOptions, Error, OpenOptions, TransactionOptions, Tree};
 use gannet_base::PageId;
 use gannet_io::sim::SimDisk;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Where a record has the length of its key, and the undo of the version before.
 const KEY_LEN_AT: usize = 6;
 const PREVIOUS_UNDO_AT: usize = 40;
+/// Where the key is, where there was a version before.
+const KEY_AT: usize = 48;
 
 fn create() -> (Database, Tree) {
     let options = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
@@ -112,4 +115,63 @@ fn a_history_of_the_catalog_that_leads_back_to_itself_is_found() {
     };
     assert!(report.findings.iter().any(found), "{:#?}", report.findings);
     std::mem::forget(txn);
+}
+
+/// A reader took what another row was before for this one's.
+#[test]
+fn a_record_of_another_row_was_read_as_a_version_of_this_one() {
+    let (db, tree) = create();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"row", b"old").unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"row", b"new").unwrap();
+    let shared = Arc::clone(&txn.shared);
+    let root = shared.find_tree(tree.id()).unwrap();
+    let mut reader = db.begin(TransactionOptions::default());
+    assert_eq!(reader.get(&tree, b"row").unwrap().unwrap(), b"old");
+    damage(&shared, &root, b"row", |_, record| {
+        assert_eq!(&record[KEY_AT..][..3], b"row");
+        (KEY_AT, b"now".to_vec())
+    });
+    let is_told = |error: Error| assert!(error.to_string().contains("record of another one"), "{error}");
+    is_told(reader.get(&tree, b"row").unwrap_err());
+    let mut cursor = reader.cursor(&tree, (Bound::Unbounded, Bound::Unbounded)).unwrap();
+    is_told(cursor.next().map(drop).unwrap_err());
+    drop(cursor);
+    std::mem::forget(txn);
+}
+
+/// A reader followed it for ever.
+#[test]
+fn a_reader_of_a_history_that_leads_back_to_itself_never_came_back() {
+    let (db, tree) = create();
+    let mut txn = db.begin(TransactionOptions::default());
+    for value in [b"one", b"two"] {
+        txn.put(&tree, b"row", value).unwrap();
+    }
+    let shared = Arc::clone(&txn.shared);
+    let root = shared.find_tree(tree.id()).unwrap();
+    damage(&shared, &root, b"row", |at, _| (PREVIOUS_UNDO_AT, at.0.to_le_bytes().to_vec()));
+    let error = db.begin(TransactionOptions::default()).get(&tree, b"row").unwrap_err().to_string();
+    assert!(error.contains("leads back to itself"), "{error}");
+    std::mem::forget(txn);
+}
+
+/// Of one that had the place of another, which was freed meanwhile, it was said, too; these are there at a time.
+#[test]
+fn two_undo_segments_at_one_place_are_found() {
+    let (db, tree) = create();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.put(&tree, b"row", b"one").unwrap();
+    txn.commit().unwrap();
+    let shared = Arc::clone(&db.begin(TransactionOptions::default()).shared);
+    let known = super::read_segments(&shared, &super::Findings::default());
+    let segment = *known.values().next().unwrap();
+    let other = undo::Segment { sequence: segment.sequence + 1, ..segment };
+    BTree::new(&shared.core, &shared.undo_directory).put(&other.key(), &other.value()).unwrap();
+    let report = db.check().unwrap();
+    let found = |finding: &crate::Finding| finding.what.contains("begins where");
+    assert!(report.findings.iter().any(found), "{:#?}", report.findings);
+    std::mem::forget(db);
 }

@@ -10,6 +10,7 @@ use crate::recovery::PageRedo;
 use crate::shared::Shared;
 use crate::tree::BTree;
 use crate::txn::active::ActiveTxn;
+use crate::undo::{self, Circle};
 use crate::{Error, Result, entry};
 use gannet_base::clock::Instant;
 use gannet_base::{TxnId, thread};
@@ -160,13 +161,28 @@ impl Database {
         Ok(())
     }
 
+    /// Where that cannot be read, nobody can take back what the crash has left of the entry: the database takes no changes, and shows all that can be read.
     fn load_previous(&self, name: &[u8], entry: &entry::Entry<'_>) -> Result<()> {
         let mut undo = entry.undo;
         let open: Vec<TxnId> =
             self.shared.core.log.open_transactions().into_iter().map(|(id, _)| id).collect();
         let mut writer = entry.writer;
+        let mut circle = Circle::default();
         while open.contains(&writer) && !undo.is_none() {
-            let record = crate::undo::read(&self.shared.core, undo)?;
+            let read = if circle.closes(undo) {
+                Err(Error::damaged_page(undo.page(), "the history of a tree leads back to itself"))
+            } else {
+                undo::read_of(&self.shared.core, undo, writer)
+            };
+            let record = match read {
+                Err(error) if error.is_unreadable() => {
+                    let name = String::from_utf8_lossy(name);
+                    let why = format!("what tree {name:?} was before the crash is damaged: {error}");
+                    self.shared.core.set_read_only(why);
+                    return Ok(());
+                }
+                read => read?,
+            };
             if let Some((id, root)) = crate::catalog::decode(&record.value)
                 && !root.is_none()
             {

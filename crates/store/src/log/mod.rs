@@ -569,8 +569,14 @@ impl Log {
         Ok(footer.map(|(footer, _)| footer).filter(|f| f.incarnation == header.identity.incarnation))
     }
 
-    /// The pages of which the log still holds changes, each with the LSN of its last one. `memory` is for footers, one at a time.
-    pub(crate) fn last_changes(&self, memory: &mut WorkMemory) -> Result<RedoTable> {
+    /// The pages of which the log still holds changes, each with the LSN of its last one; `None` where some are not known, as `unreadable` is told: of
+    /// every footer that there should be. `memory` is for footers, one at a time.
+    pub(crate) fn last_changes(
+        &self,
+        memory: &mut WorkMemory,
+        unreadable: &mut dyn FnMut(Error),
+    ) -> Result<Option<RedoTable>> {
+        let mut is_complete = true;
         let mut table = RedoTable::new(&self.inner.budget)?;
         let size = self.segment_size();
         let mut at = self.inner.keep_from.load(Acquire) / size * size;
@@ -589,17 +595,43 @@ impl Log {
             // A footer is trusted once it is durable.
             self.flush_to(Lsn(open))?;
             while at < open {
-                let footer = self.footer(Lsn(at), Some(memory));
+                let footer = self.footer_there(Lsn(at), memory);
                 at += size;
                 // The pages of a segment that a checkpoint let go of meanwhile are home, and its file may be another one's by now.
-                let is_kept = at > self.inner.keep_from.load(Acquire) / size * size;
-                if is_kept && let Some(footer) = footer? {
-                    table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?;
+                if at <= self.inner.keep_from.load(Acquire) / size * size {
+                    continue;
+                }
+                match footer {
+                    Ok(Some(footer)) => {
+                        table.add_segment(footer.segment_start, &footer.pages, &[], Lsn::ZERO)?
+                    }
+                    Ok(None) => {}
+                    Err(error) if error.is_unreadable() => {
+                        is_complete = false;
+                        unreadable(error);
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         }
         table.finish()?;
-        Ok(table)
+        Ok(is_complete.then_some(table))
+    }
+
+    /// The footer of a sealed segment; `None` where the log begins behind it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where the segment behind it says that there was one, and it has no valid footer.
+    fn footer_there(&self, start: Lsn, memory: &mut WorkMemory) -> Result<Option<Footer>> {
+        let footer = self.footer(start, Some(memory))?;
+        let (segments, number) = (&self.inner.segments, start.0 / self.segment_size());
+        match footer {
+            None if segments.read_header(number + 1)?.is_some_and(|next| !next.first) => {
+                let path = segments.path(number);
+                Err(Error::Damaged(format!("log {path:?}: its footer is missing or damaged")))
+            }
+            footer => Ok(footer),
+        }
     }
 
     /// Gives `visit` every page that was changed from the segment that `from` lies in on, with the LSN of its last change in a
@@ -653,15 +685,8 @@ impl Log {
     /// [`Error::Damaged`] where the segment behind it says that there was one, and it has no valid footer.
     pub(crate) fn footer_blocks(&self, start: Lsn, memory: &mut WorkMemory) -> Result<Option<u64>> {
         let size = self.segment_size();
-        if self.footer(start, Some(memory))?.is_none() {
-            let segments = &self.inner.segments;
-            return match segments.read_header(start.0 / size + 1)? {
-                Some(next) if !next.first => Err(Error::Damaged(format!(
-                    "log {:?}: its footer is missing or damaged",
-                    segments.path(start.0 / size)
-                ))),
-                _ => Ok(None),
-            };
+        if self.footer_there(start, memory)?.is_none() {
+            return Ok(None);
         }
         let mut block = AlignedBuffer::zeroed(segment::BLOCK as usize);
         self.read_raw(Class::Maintenance, Lsn(start.0 + size - segment::BLOCK), &mut block)?;

@@ -156,6 +156,12 @@ impl<'a> NodeRef<'a> {
         }
     }
 
+    /// Whether `key` is the one of entry `i`.
+    #[inline]
+    pub fn has_key(self, i: usize, key: &[u8]) -> bool {
+        key.strip_prefix(self.prefix()) == Some(self.key_suffix(i))
+    }
+
     /// Appends the key of entry `i` to `key`.
     #[inline]
     pub fn copy_key(self, i: usize, key: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use super::across::{Across, Edge};
 use super::leaf::{self, Leading, Leaf};
 use super::order::Steps;
 use super::{RING_FRAMES, Unreadable, Wanted};
-use crate::check::{Findings, read_segments};
+use crate::check::{Findings, read_segments, segments_memory};
 use crate::engine::Engine;
 use crate::jobs::{Ending, Watch};
 use crate::node::{NodeRef, verify_structure};
@@ -25,8 +25,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that a tree's figures take with each thread, the map's share included.
 const TALLY_BYTES: u64 = 2 * size_of::<Tally>() as u64;
-/// Bytes of an undo segment that is known, with its place in a map.
-const SEGMENT_BYTES: u64 = 2 * size_of::<(PageId, Segment)>() as u64;
 
 /// What was counted of a tree.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,8 +111,7 @@ impl Records {
     ) -> Result<Arc<Self>> {
         // Those of each thread, the reserve's too, and the sum.
         let tallies = (wanted.trees.len() * (WORKERS + 2)) as u64 * TALLY_BYTES;
-        let segments = shared.resting_undo().len() as u64 * SEGMENT_BYTES;
-        let memory = engine.memory(Purpose::Work, tallies + segments)?;
+        let memory = engine.memory(Purpose::Work, tallies + segments_memory(shared))?;
         Ok(Arc::new(Records {
             shared: Arc::clone(shared),
             horizon: shared.registry.horizon(),

@@ -8,7 +8,7 @@ use crate::node::NodeRef;
 use crate::pool::Access;
 use crate::tree::{BTree, TreeRoot};
 use crate::txn::locks::{Added, Mode, Room};
-use crate::versions::{Fate, Reader, Seen, decode};
+use crate::versions::{Fate, Reader, Row, Seen, decode};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Transaction {
             // An update leaves the key alone; a delete or an exclusive lock does not, nor does an insert, which may yet
             // be taken back.
             let stands_against = mode == Mode::Share || current.is_tombstone() || current.is_exclusive();
-            let before = if running && !stands_against { self.committed(payload)? } else { Seen::Absent };
+            let before = if running && !stands_against { self.committed(node, slot)? } else { Seen::Absent };
             if running && before == Seen::Absent {
                 if shared.is_loser(current.writer) {
                     let (writer, undo) = (current.writer, current.undo);
@@ -65,10 +65,11 @@ impl Transaction {
                 self.wait_for(&holders, ticket, &patience)?;
                 continue;
             }
-            self.check_conflict(&current, mode)?;
+            let row = Row::of(node, slot);
+            self.check_conflict(row, &current, mode)?;
             if let Some(expected) = expected
                 && compared.as_deref() != Some(payload)
-                && let Some(standing) = self.standing_for_lock(expected, &current, before, mode)?
+                && let Some(standing) = self.standing_for_lock(expected, (row, &current), before, mode)?
             {
                 match standing {
                     Standing::Settled(outcome) => return Ok(outcome),
@@ -106,11 +107,11 @@ impl Transaction {
     }
 
     /// Under `REPEATABLE READ`: refuses a shared lock on a row that has changed since the snapshot.
-    fn check_conflict(&self, current: &Entry<'_>, mode: Mode) -> Result<()> {
+    fn check_conflict(&self, row: Row<'_>, current: &Entry<'_>, mode: Mode) -> Result<()> {
         if let (Isolation::RepeatableRead, Some(snapshot)) = (self.options.isolation, &self.snapshot)
             && (mode == Mode::Share || current.is_tombstone())
             && let (writer, Fate::Committed(Some(csn))) =
-                self.shared.last_change(Reader::new(snapshot, self.own()), current)?
+                self.shared.last_change(Reader::new(snapshot, self.own()), row, current)?
             && !snapshot.sees(csn)
         {
             return Err(Error::Conflict(writer));
@@ -119,8 +120,8 @@ impl Transaction {
     }
 
     /// What a row that somebody is changing was before.
-    fn committed<'p>(&self, payload: &'p [u8]) -> Result<Seen<'p>> {
+    fn committed<'p>(&self, leaf: NodeRef<'p>, slot: usize) -> Result<Seen<'p>> {
         let snapshot = self.new_snapshot();
-        self.shared.look(Reader::new(&snapshot, self.own()), payload)
+        self.shared.look(Reader::new(&snapshot, self.own()), leaf, slot)
     }
 }

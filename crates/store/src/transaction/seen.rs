@@ -14,7 +14,7 @@ use super::write::Write;
 use super::{Isolation, LockMode, Transaction, Tree};
 use crate::entry::{Entry, REFERENCE_LEN};
 use crate::txn::locks::Mode;
-use crate::versions::{Reader, Seen};
+use crate::versions::{Reader, Row, Seen};
 use crate::view::{View, read_long};
 use crate::{Error, Result, overflow};
 
@@ -132,11 +132,15 @@ impl Transaction {
     }
 
     /// Why a row whose newest version this is, committed or own, is not simply written; `None` when it is.
-    pub(super) fn standing(&self, expected: &Expected<'_>, current: &Entry<'_>) -> Result<Option<Standing>> {
-        if self.is_repeated(expected, current)? {
+    pub(super) fn standing(
+        &self,
+        expected: &Expected<'_>,
+        (row, current): (Row<'_>, &Entry<'_>),
+    ) -> Result<Option<Standing>> {
+        if self.is_repeated(expected, row, current)? {
             return Ok(Some(Standing::Settled(Outcome::Repeated)));
         }
-        if self.is_moved(expected, current)? {
+        if self.is_moved(expected, row, current)? {
             return Ok(Some(Standing::Settled(Outcome::Moved)));
         }
         if current.is_tombstone() {
@@ -153,7 +157,7 @@ impl Transaction {
     pub(super) fn standing_for_lock(
         &self,
         expected: &Expected<'_>,
-        current: &Entry<'_>,
+        (row, current): (Row<'_>, &Entry<'_>),
         before: Seen<'_>,
         mode: Mode,
     ) -> Result<Option<Standing>> {
@@ -162,12 +166,12 @@ impl Transaction {
             _ if self.options.isolation == Isolation::RepeatableRead
                 && mode == Mode::KeyShare
                 && !current.is_tombstone()
-                && !self.is_repeated(expected, current)? =>
+                && !self.is_repeated(expected, row, current)? =>
             {
                 Ok(None)
             }
-            Seen::Absent => self.standing(expected, current),
-            _ if self.is_moved(expected, current)? => Ok(Some(Standing::Settled(Outcome::Moved))),
+            Seen::Absent => self.standing(expected, (row, current)),
+            _ if self.is_moved(expected, row, current)? => Ok(Some(Standing::Settled(Outcome::Moved))),
             Seen::Value(value) => Ok(differs(expected, &value)),
             Seen::Long(reference) => Ok(Some(Standing::Long(reference))),
         }
@@ -188,19 +192,20 @@ impl Transaction {
     }
 
     /// Whether somebody has given the row another key since it was seen, where that does not fail as a conflict already.
-    fn is_moved(&self, expected: &Expected<'_>, current: &Entry<'_>) -> Result<bool> {
+    fn is_moved(&self, expected: &Expected<'_>, row: Row<'_>, current: &Entry<'_>) -> Result<bool> {
         let reader = Reader::new(expected.view.snapshot(), self.own());
-        Ok(self.options.isolation == Isolation::ReadCommitted && self.shared.moved_since(reader, current)?)
+        Ok(self.options.isolation == Isolation::ReadCommitted
+            && self.shared.moved_since(reader, row, current)?)
     }
 
     /// Whether the newest change, mere locks apart, is the own transaction's, and later than the view.
-    fn is_repeated(&self, expected: &Expected<'_>, current: &Entry<'_>) -> Result<bool> {
+    fn is_repeated(&self, expected: &Expected<'_>, row: Row<'_>, current: &Entry<'_>) -> Result<bool> {
         let Some(own) = self.own().filter(|own| own.id() == current.writer) else { return Ok(false) };
         let upto = expected.view.upto();
         if own.sequence() <= upto {
             return Ok(false);
         }
-        Ok(self.shared.own_change(own.id(), current)?.is_some_and(|sequence| sequence >= upto))
+        Ok(self.shared.own_change(own.id(), row, current)?.is_some_and(|sequence| sequence >= upto))
     }
 }
 

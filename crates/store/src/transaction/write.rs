@@ -20,7 +20,7 @@ use crate::txn::locks::WriteKind;
 use crate::txn::registry::Snapshot;
 use crate::txn::waits::Ticket;
 use crate::undo::{Reserved, UndoKind, UndoRecord};
-use crate::versions::{Fate, Reader, decode};
+use crate::versions::{Fate, Reader, Row, decode};
 use crate::{Error, Result};
 use gannet_base::clock::{self, Instant};
 use gannet_base::{TreeId, TxnId};
@@ -466,7 +466,7 @@ impl Transaction {
         write: &Write<'_>,
         expected: Option<&Expected<'_>>,
     ) -> Result<Found> {
-        let own = reader.own_id();
+        let (own, row) = (reader.own_id(), Row::new(tree, key));
         if current.writer != own {
             let is_left_alone =
                 planted(Mutation::LoserRowOverwritten) && self.shared.is_loser(current.writer);
@@ -480,14 +480,14 @@ impl Transaction {
             // An insert only asks whether the key is there now.
             if self.options.isolation == Isolation::RepeatableRead
                 && !matches!(write, Write::Insert(_))
-                && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, current)?
+                && let (writer, Fate::Committed(Some(csn))) = self.shared.last_change(reader, row, current)?
                 && !reader.snapshot.sees(csn)
             {
                 return Err(Error::Conflict(writer));
             }
         }
         if let Some(expected) = expected
-            && let Some(standing) = self.standing(expected, current)?
+            && let Some(standing) = self.standing(expected, (row, current))?
         {
             return Ok(Found::Seen(standing));
         }

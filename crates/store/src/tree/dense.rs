@@ -81,9 +81,14 @@ impl<'c> BTree<'c> {
         let mut next = Vec::new();
         node.copy_key(slot + 1, &mut next);
         let right_id = node.child(slot + 1);
-        let child = |id: PageId| {
+        let child = |slot: usize, others: &[PageId]| {
+            let id = node.child(slot);
+            if others.contains(&id) {
+                let what = format!("an inner node that refers to {id} twice, or to itself");
+                return Err(Error::damaged_page(parent.id(), what));
+            }
             let page = pool.exclusive_by(volume, id, access)?;
-            match self.is_node(&page, id).map(drop) {
+            match self.is_child(node, slot, &page).map(drop) {
                 Ok(()) => Ok(page),
                 Err(error) => {
                     page.release_unchanged();
@@ -91,7 +96,7 @@ impl<'c> BTree<'c> {
                 }
             }
         };
-        let left = match child(left_id) {
+        let left = match child(slot, &[parent.id()]) {
             Err(error) if error.is_unreadable() => {
                 parent.release_unchanged();
                 return Ok(Dense::Unreadable(error, next));
@@ -103,7 +108,7 @@ impl<'c> BTree<'c> {
             parent.release_unchanged();
             return Ok(Dense::Passed(next));
         }
-        let right = match child(right_id) {
+        let right = match child(slot + 1, &[parent.id(), left_id]) {
             Err(error) if error.is_unreadable() => {
                 left.release_unchanged();
                 parent.release_unchanged();
@@ -125,9 +130,6 @@ impl<'c> BTree<'c> {
             }
         }
         let (left_node, right_node) = (NodeRef::new(&left), NodeRef::new(&right));
-        if left_node.upper_fence() != Some(&next[..]) || right_node.lower_fence() != next {
-            return Err(Error::damaged_page(left_id, "its fences are not those that its parent says"));
-        }
         if left_node.can_merge(right_node) && left_node.merged_size(right_node) <= density.limit {
             if left.is_whole_in_log() {
                 return self.merge(parent, left, right, slot).map(|()| Dense::Merged(left_id));

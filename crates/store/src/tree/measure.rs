@@ -8,7 +8,6 @@
 use super::BTree;
 use crate::Result;
 use crate::node::NodeRef;
-use crate::page::{self, PageKind};
 use crate::pool::{Access, reads};
 use gannet_base::PageId;
 
@@ -105,7 +104,7 @@ impl BTree<'_> {
         let mut product = 1.0;
         let mut depth = 0;
         loop {
-            let node = self.is_node(&page, page.id())?;
+            let node = NodeRef::new(&page);
             if node.level() == 0 {
                 return Ok((product, Some(node.count())));
             }
@@ -116,12 +115,10 @@ impl BTree<'_> {
             if node.level() == 1 && !to_leaf {
                 return Ok((product, None));
             }
-            let child = node.child(slot(way, ways, depth, node.count()));
+            let slot = slot(way, ways, depth, node.count());
             // The parent's latch is held until the child's is taken.
-            let next = core.pool.shared(&core.volume, child, Access::Normal)?;
-            if page::kind(&next) == Some(PageKind::Node) && NodeRef::new(&next).level() >= node.level() {
-                return Err(crate::Error::damaged_page(child, "it lies no lower than its parent"));
-            }
+            let next = core.pool.shared(&core.volume, node.child(slot), Access::Normal)?;
+            self.is_child(node, slot, &next)?;
             page = next;
             depth += 1;
         }

@@ -19,6 +19,8 @@
 //!    interplay with recovery).
 //! 4. Where the root is changes only under the exclusive latch of its old page. So whoever has latched it, or taken its version, and
 //!    then finds that it is the root still, has the root.
+//! 5. A node is between the keys that its parent says, and a descent holds it against them: a leaf against the key that it was looked for by, and what is
+//!    latched below a latched parent against the parent's entries. A page whose last write was lost is a sound node, of other keys.
 
 mod bulk;
 mod dense;
@@ -188,11 +190,15 @@ impl<'c> BTree<'c> {
     }
 
     fn root_shared(&self) -> Result<SharedPage<'c>> {
-        self.root_by(|id| self.core.pool.shared(&self.core.volume, id, Access::Normal))
+        let root = self.root_by(|id| self.core.pool.shared(&self.core.volume, id, Access::Normal))?;
+        self.is_root(&root, root.id())?;
+        Ok(root)
     }
 
     fn root_exclusive(&self) -> Result<ExclusivePage<'c>> {
-        self.root_by(|id| self.core.pool.exclusive(&self.core.volume, id))
+        let root = self.root_by(|id| self.core.pool.exclusive(&self.core.volume, id))?;
+        self.is_root(&root, root.id())?;
+        Ok(root)
     }
 
     /// The leaf that covers `key`, for reading.
@@ -201,10 +207,15 @@ impl<'c> BTree<'c> {
             if let Some(leaf) = self.descend(key, 0, access)?
                 && let Some(page) = leaf.into_shared()
             {
-                if NodeRef::new(&page).level() == 0 {
-                    return self.checked(page);
+                let node = self.is_node(&page, page.id())?;
+                if node.level() > 0 {
+                    self.remember_level(&page);
+                } else if node.covers(key) {
+                    return Ok(page);
+                } else {
+                    // Whoever holds the parent's latch can tell which page is wrong.
+                    break;
                 }
-                self.remember_level(&page);
             }
         }
         self.descend_latched(Target::Covers(key), 0, access)
@@ -247,7 +258,11 @@ impl<'c> BTree<'c> {
                     Err(error) => return Err(error),
                 };
                 if parent.validate() {
-                    return self.is_leaf(&page).map(|()| page);
+                    if self.is_leaf(&page)?.covers(key) {
+                        return Ok(page);
+                    }
+                    page.release_unchanged();
+                    break;
                 }
                 page.release_unchanged();
             }
@@ -260,7 +275,7 @@ impl<'c> BTree<'c> {
     /// The root, where it is a leaf, for changing; otherwise its level is known from now on.
     fn root_leaf(&self) -> Result<Option<ExclusivePage<'c>>> {
         let page = self.root_exclusive()?;
-        if self.is_node(&page, page.id())?.level() == 0 {
+        if NodeRef::new(&page).level() == 0 {
             return Ok(Some(page));
         }
         self.remember_level(&page);
@@ -275,9 +290,7 @@ impl<'c> BTree<'c> {
         if node.level() > 0 {
             // The parent's latch is held until the child's is taken. (Whoever holds a leaf must not wait for a node
             // above it: a structure change that holds that one may be on its way down to the leaf.)
-            let (_, child) = node.child_for(key);
-            let page = self.core.pool.exclusive(&self.core.volume, child)?;
-            self.is_leaf(&page)?;
+            let page = self.child_exclusive((node, parent.id()), node.child_for(key).0)?;
             return Ok(Some(page));
         }
         drop(parent);
@@ -371,23 +384,60 @@ impl<'c> BTree<'c> {
         Err(Error::damaged_page(id, what))
     }
 
-    fn is_leaf(&self, page: &ExclusivePage<'c>) -> Result<()> {
-        match self.is_node(page, page.id())?.level() {
-            0 => Ok(()),
-            level => Err(Error::damaged_page(page.id(), format!("level {level} where a leaf is expected"))),
+    /// The same of the root, which has all keys.
+    fn is_root(&self, page: &[u8], id: PageId) -> Result<()> {
+        let node = self.is_node(page, id)?;
+        if node.lower_fence().is_empty() && node.upper_fence().is_none() {
+            return Ok(());
         }
+        Err(Error::damaged_page(id, "a root that does not cover all keys"))
     }
 
-    fn checked(&self, page: SharedPage<'c>) -> Result<SharedPage<'c>> {
-        self.is_node(&page, page.id())?;
-        Ok(page)
+    /// The same of what entry `slot` of a latched node leads to: one level below, with the keys up to the next entry. Another one, taken for it, would
+    /// lead around in circles, and take rows of others.
+    fn is_child<'p>(&self, parent: NodeRef<'_>, slot: usize, child: &'p [u8]) -> Result<NodeRef<'p>> {
+        let id = parent.child(slot);
+        let found = self.is_node(child, id)?;
+        if parent.level().checked_sub(1) != Some(found.level()) {
+            let what = format!("level {} below level {}", found.level(), parent.level());
+            return Err(Error::damaged_page(id, what));
+        }
+        let upper = found.upper_fence();
+        let ends = if slot + 1 < parent.count() {
+            upper.is_some_and(|upper| parent.has_key(slot + 1, upper))
+        } else {
+            upper == parent.upper_fence()
+        };
+        if ends && parent.has_key(slot, found.lower_fence()) {
+            return Ok(found);
+        }
+        Err(Error::damaged_page(id, "covers other keys than its parent says"))
+    }
+
+    /// Latches what entry `slot` of a node leads to, which is latched itself.
+    fn child_exclusive(&self, (parent, at): (NodeRef<'_>, PageId), slot: usize) -> Result<ExclusivePage<'c>> {
+        let id = parent.child(slot);
+        if id == at {
+            return Err(Error::damaged_page(at, "an inner node that refers to itself"));
+        }
+        let child = self.core.pool.exclusive(&self.core.volume, id)?;
+        self.is_child(parent, slot, &child)?;
+        Ok(child)
+    }
+
+    fn is_leaf<'p>(&self, page: &'p ExclusivePage<'c>) -> Result<NodeRef<'p>> {
+        let node = self.is_node(page, page.id())?;
+        match node.level() {
+            0 => Ok(node),
+            level => Err(Error::damaged_page(page.id(), format!("level {level} where a leaf is expected"))),
+        }
     }
 
     fn descend_latched(&self, target: Target<'_>, level: u8, access: Access<'_>) -> Result<SharedPage<'c>> {
         let mut page = self.root_shared()?;
         self.remember_level(&page);
         loop {
-            let node = self.is_node(&page, page.id())?;
+            let node = NodeRef::new(&page);
             if node.level() <= level {
                 return Ok(page);
             }
@@ -407,11 +457,7 @@ impl<'c> BTree<'c> {
             let access = if child_level == 0 { access } else { Access::Normal };
             // The parent's latch is held until the child's is taken.
             let next = self.core.pool.shared(&self.core.volume, child, access)?;
-            let found = self.is_node(&next, child)?;
-            if found.level() != child_level {
-                let what = format!("level {} where {child_level} is expected", found.level());
-                return Err(Error::damaged_page(child, what));
-            }
+            self.is_child(node, slot, &next)?;
             page = next;
         }
     }
@@ -493,6 +539,7 @@ impl<'c> BTree<'c> {
                 return Ok(Some((key, node.payload(slot).to_vec())));
             }
             match node.upper_fence() {
+                // The leaf covers `from`: so this is beyond it.
                 Some(upper) => from = upper.to_vec(),
                 None => return Ok(None),
             }

@@ -38,14 +38,12 @@ impl<'c> BTree<'c> {
             let node = NodeRef::new(&above);
             if node.level() == level + 1 {
                 // Its latch is held until the child's is taken.
-                let (_, child) = node.child_for(key);
-                let page = self.core.pool.exclusive(&self.core.volume, child)?;
-                self.is_node(&page, child)?;
+                let page = self.child_exclusive((node, above.id()), node.child_for(key).0)?;
                 return Ok(Some(page));
             }
             drop(above);
             let root = self.root_exclusive()?;
-            let found = self.is_node(&root, root.id())?.level();
+            let found = NodeRef::new(&root).level();
             if found == level {
                 return Ok(Some(root));
             }
@@ -72,7 +70,7 @@ impl<'c> BTree<'c> {
             return Ok(Relocated::Gone);
         }
         let old = self.core.pool.exclusive_by(&self.core.volume, id, access)?;
-        let node = self.is_node(&old, id)?;
+        let node = self.is_child(NodeRef::new(&parent), slot, &old)?;
         if node.level() != level || node.lower_fence() != lower {
             return Err(Error::damaged_page(id, "it is not what its parent says"));
         }
@@ -118,7 +116,7 @@ impl<'c> BTree<'c> {
         let offset = NodeRef::new(&leaf).payload(slot).len() - size_of::<u64>();
         let id = self.tree.root();
         let old = self.core.pool.exclusive(&self.core.volume, id)?;
-        self.is_node(&old, id)?;
+        self.is_root(&old, id)?;
         let mut mtr = Mtr::new(self.core);
         let leaf = mtr.add(leaf);
         let Some(new) = place(mtr.allocations())? else { return Ok(Relocated::NoRoom) };

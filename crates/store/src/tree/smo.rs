@@ -27,12 +27,10 @@ impl<'c> BTree<'c> {
         horizon: Option<TxnId>,
         privileged: bool,
     ) -> Result<()> {
-        let pool = &self.core.pool;
-        let volume = &self.core.volume;
         let mut parent: Option<ExclusivePage<'c>> = None;
         let mut current = self.root_exclusive()?;
         loop {
-            let node = self.is_node(&current, current.id())?;
+            let node = NodeRef::new(&current);
             if node.level() == 0 {
                 if fits(node, node.search(key), key, payload_len) {
                     current.release_unchanged();
@@ -54,8 +52,7 @@ impl<'c> BTree<'c> {
                 current = self.root_exclusive()?;
                 continue;
             }
-            let (_, child) = node.child_for(key);
-            let next = pool.exclusive(volume, child)?;
+            let next = self.child_exclusive((node, current.id()), node.child_for(key).0)?;
             if let Some(above) = parent.replace(current) {
                 above.release_unchanged();
             }
@@ -183,15 +180,15 @@ impl<'c> BTree<'c> {
     pub(crate) fn shrink(&self, key: &[u8]) -> Result<()> {
         let mut parent = self.root_exclusive()?;
         loop {
-            let node = self.is_node(&parent, parent.id())?;
+            let node = NodeRef::new(&parent);
             if node.level() == 0 {
                 parent.release_unchanged();
                 return Ok(());
             }
             let pair = Pair::of(node, key);
-            let child_id = node.child_for(key).1;
-            let child = self.child(node, child_id)?;
-            let Some(Pair { left_slot, sibling, is_left }) = pair else {
+            let (slot, child_id) = node.child_for(key);
+            let child = self.child_exclusive((node, parent.id()), slot)?;
+            let Some(Pair { left_slot, sibling_slot, sibling, is_left }) = pair else {
                 if parent.id() == self.tree.root() {
                     self.collapse_root(parent, child)?;
                     parent = self.root_exclusive()?;
@@ -201,11 +198,11 @@ impl<'c> BTree<'c> {
                 continue;
             };
             if is_underfull(&child) {
-                if [child_id, parent.id()].contains(&sibling) {
+                if sibling == child_id {
                     let what = format!("an inner node that refers to {sibling} twice");
                     return Err(Error::damaged_page(parent.id(), what));
                 }
-                let sibling = self.child(node, sibling)?;
+                let sibling = self.child_exclusive((node, parent.id()), sibling_slot)?;
                 let (left, right) = if is_left { (child, sibling) } else { (sibling, child) };
                 if NodeRef::new(&left).can_merge(NodeRef::new(&right)) {
                     self.merge(parent, left, right, left_slot)?;
@@ -219,17 +216,6 @@ impl<'c> BTree<'c> {
                 std::mem::replace(&mut parent, child).release_unchanged();
             }
         }
-    }
-
-    /// A child of an inner node, which is latched exclusively.
-    fn child(&self, parent: NodeRef<'_>, id: PageId) -> Result<ExclusivePage<'c>> {
-        let child = self.core.pool.exclusive(&self.core.volume, id)?;
-        let level = self.is_node(&child, id)?.level();
-        if Some(level) != parent.level().checked_sub(1) {
-            let what = format!("level {level} below level {}", parent.level());
-            return Err(Error::damaged_page(id, what));
-        }
-        Ok(child)
     }
 
     /// [`BTree::shrink`] by who has carried out what he came for, on the leaf of `key`: a sibling that cannot be read, or has no frame, is a reason to leave
@@ -249,12 +235,12 @@ impl<'c> BTree<'c> {
         }
         for is_in_memory in [false, true] {
             let parent = self.inner_shared(key, 1)?;
-            let node = self.is_node(&parent, parent.id())?;
+            let node = NodeRef::new(&parent);
             if node.level() != 1 {
                 // The tree has become lower.
                 return Ok(node.level() > 1);
             }
-            let Some(Pair { sibling, is_left, .. }) = Pair::of(node, key) else {
+            let Some(Pair { sibling_slot, sibling, is_left, .. }) = Pair::of(node, key) else {
                 // Its parent may be merged, so that it has a sibling.
                 return Ok(true);
             };
@@ -265,12 +251,15 @@ impl<'c> BTree<'c> {
                 continue;
             }
             // One after the other: whoever merges them latches them in either order. As long as their parent is held they stay.
-            let child = self.checked(pool.shared(volume, node.child_for(key).1, Access::Normal)?)?.to_vec();
+            let (slot, child) = node.child_for(key);
+            let child = pool.shared(volume, child, Access::Normal)?;
+            self.is_child(node, slot, &child)?;
             if !is_underfull(&child) {
                 return Ok(false);
             }
-            let sibling = self.checked(pool.shared(volume, sibling, Access::Normal)?)?;
-            let (child, sibling) = (NodeRef::new(&child), NodeRef::new(&sibling));
+            let child = child.to_vec();
+            let sibling = pool.shared(volume, sibling, Access::Normal)?;
+            let (child, sibling) = (NodeRef::new(&child), self.is_child(node, sibling_slot, &sibling)?);
             return Ok(if is_left { child.can_merge(sibling) } else { sibling.can_merge(child) });
         }
         Ok(false)
@@ -402,6 +391,7 @@ pub(crate) fn is_underfull(page: &[u8]) -> bool {
 struct Pair {
     /// Of the left one of both.
     left_slot: usize,
+    sibling_slot: usize,
     sibling: PageId,
     /// The child is the left one.
     is_left: bool,
@@ -416,8 +406,8 @@ impl Pair {
         }
         let is_left = slot + 1 < count;
         let left_slot = if is_left { slot } else { slot - 1 };
-        let sibling = parent.child(if is_left { slot + 1 } else { left_slot });
-        Some(Pair { left_slot, sibling, is_left })
+        let sibling_slot = if is_left { slot + 1 } else { left_slot };
+        Some(Pair { left_slot, sibling_slot, sibling: parent.child(sibling_slot), is_left })
     }
 }
 
