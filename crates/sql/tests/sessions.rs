@@ -1281,6 +1281,16 @@ fn who_waits_to_change_a_definition_goes_on_with_all_that_was_changed_along() {
     let change = "alter table t alter id type text";
     let refused = behind(&fixture, "", "create table c (p int references t)", change, "commit");
     assert_eq!(refused.unwrap_err().state().0, "0A000");
+    // Also the second one of the same child.
+    fixture.session().run(
+        "create table p (id int primary key, u numeric(10, 2) unique); insert into p values (1, 1.40);
+         create table pc (id int primary key, pid int references p, x numeric(10, 2)); insert into pc values (1, 1, 1.40)",
+    );
+    let change = "alter table p alter column u type integer";
+    let add = "alter table pc add foreign key (x) references p (u)";
+    let refused = behind(&fixture, "", add, change, "commit");
+    assert_eq!(refused.unwrap_err().state().0, "0A000");
+    assert_eq!(fixture.session().one("select u from p"), "1.40");
     // A name may mean another table.
     fixture.session().run("create table u (id int primary key); insert into u values (1), (2)");
     let swap = "alter table c rename to old_c; alter table u rename to c";

@@ -452,6 +452,7 @@ fn change_type(
         return Err(Error::new(SqlState::DATATYPE_MISMATCH, message)
             .hint(format!("You might need to specify \"USING {name}::{}\".", ty.display(modifier))));
     }
+    // All that are there: who adds one onto this table changes its revision, so it would not have been as known when it was claimed.
     let keys = context
         .catalog
         .tables

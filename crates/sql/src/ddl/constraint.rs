@@ -445,10 +445,12 @@ fn add_foreign_key(
         on_update: *on_update,
     });
     match parent_table {
-        Some(parent) if parent.referenced_by.contains(&table.oid) => Ok(Some(parent)),
         Some(parent) => {
             let mut parent = Table::clone(&parent);
-            parent.referenced_by.push(table.oid);
+            if !parent.referenced_by.contains(&table.oid) {
+                parent.referenced_by.push(table.oid);
+            }
+            // Also where it stays as it was: who waits for the parent, to change a column that is referred to, begins anew, and finds the key.
             context.put_table(parent).map(Some)
         }
         None => {
