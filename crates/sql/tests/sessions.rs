@@ -1300,6 +1300,15 @@ fn who_waits_to_change_a_definition_goes_on_with_all_that_was_changed_along() {
 }
 
 #[test]
+fn a_definition_that_begins_anew_told_its_notices_twice() {
+    let fixture = Fixture::new("create table t (a int)");
+    let drop = "drop table if exists nosuch, t";
+    let told = behind(&fixture, "", "alter table t add column b int", drop, "commit").unwrap().notices;
+    let told: Vec<String> = told.iter().map(|notice| notice.error.to_string()).collect();
+    assert_eq!(told, ["table \"nosuch\" does not exist, skipping"]);
+}
+
+#[test]
 fn copy_goes_on_when_definitions_change_before_it_has_read() {
     for (end, columns, input, outcome) in [
         ("rollback", "", "1\tb\n", Ok("a b")),

@@ -41,6 +41,13 @@ pub struct PreparedInfo {
     pub from_sql: bool,
 }
 
+/// How many notices there were at some moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    told: usize,
+    untold: (u64, &'static str),
+}
+
 /// What functions and operators see of a session.
 #[derive(Debug)]
 pub struct SessionState {
@@ -450,6 +457,17 @@ impl SessionState {
         let (count, severity) = self.untold.get();
         let is_worse = severity_rank(notice.severity) > severity_rank(severity);
         self.untold.set((count + 1, if is_worse { notice.severity } else { severity }));
+    }
+
+    /// How much there is to tell, for [`take_back_notices`](Self::take_back_notices).
+    pub(super) fn noted(&self) -> Noted {
+        Noted { told: self.notices.borrow().len(), untold: self.untold.get() }
+    }
+
+    /// Forgets what there has come to tell since.
+    pub(super) fn take_back_notices(&self, since: Noted) {
+        self.notices.borrow_mut().truncate(since.told);
+        self.untold.set(since.untold);
     }
 
     /// Rows of a COPY FROM are about to come from here.

@@ -388,6 +388,7 @@ impl Open {
     ) -> Result<CommandTag> {
         let planner = state.settings().planner.clone();
         let mut attempts = 0;
+        let noted = state.noted();
         loop {
             attempts += 1;
             let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
@@ -407,6 +408,7 @@ impl Open {
                 state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement));
             if context.is_stale.get() && done.is_err() && attempts < DEFINED_ANEW {
                 transaction.borrow_mut().rollback_to(begun)?;
+                state.take_back_notices(noted);
                 continue;
             }
             let tag = done?;
