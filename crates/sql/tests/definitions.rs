@@ -676,6 +676,68 @@ fn what_only_superusers_and_owners_may_do_is_refused() {
 }
 
 #[test]
+fn a_revoked_superuser_kept_its_rights_in_an_open_transaction() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role alice login superuser; create table t (a int)");
+    let session = || Sql { session: sql.database.session("alice").unwrap(), database: sql.database.clone() };
+    let (mut alice, mut idle) = (session(), session());
+    idle.run("set job_pace = full; reset job_pace");
+    alice.run("begin isolation level repeatable read; select 1; savepoint s");
+    sql.run("alter role alice nosuperuser");
+    for (statement, message) in [
+        ("create role m superuser", "permission denied to create role"),
+        ("alter role owner password 'x'", "permission denied"),
+        ("drop table t", "must be owner of table t"),
+        ("select * from pg_authid", "permission denied for table pg_authid"),
+        ("select gannet_cancel_job(1)", "must be a superuser to cancel a job"),
+        ("set job_pace = full", "permission denied to set parameter \"job_pace\""),
+    ] {
+        alice.refuses(statement, "42501", message);
+        alice.run("rollback to s");
+        idle.refuses(statement, "42501", message);
+    }
+    idle.run("create table own (a int); drop table own");
+    // What is granted counts from the next transaction on.
+    sql.run("alter role alice superuser");
+    idle.run("set job_pace = full; create role m");
+    // Who gives it away has it no longer, and who takes that back has.
+    idle.run("begin; alter role alice nosuperuser; savepoint s");
+    idle.refuses("drop role m", "42501", "permission denied to drop role");
+    idle.run("rollback; drop role m");
+}
+
+#[test]
+fn a_role_of_the_same_name_is_another_one() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role bob login");
+    let session = || Sql { session: sql.database.session("bob").unwrap(), database: sql.database.clone() };
+    let mut old = session();
+    old.run("select 'of the old one'");
+    sql.run("drop role bob");
+    let gone = "role \"bob\" does not exist";
+    old.refuses("create table x (a int)", "28000", gone);
+    sql.run("create role bob login superuser; create table t (a int); alter table t owner to bob");
+    let mut new = session();
+    old.refuses("create role m", "28000", gone);
+    old.refuses("alter role bob password 'mine'", "28000", gone);
+    old.refuses("drop table t", "28000", gone);
+    old.refuses("select * from pg_authid", "42501", "permission denied for table pg_authid");
+    let pace = "permission denied to set parameter \"job_pace\"";
+    old.refuses("set job_pace = full", "42501", pace);
+    assert_eq!(old.run("vacuum t").notices.len(), 1);
+    sql.run("alter role bob nosuperuser");
+    // Nor is either one's session the other's.
+    let (theirs, mine) = (old.session.state().pid, new.session.state().pid);
+    let end = |pid| format!("select pg_cancel_backend({pid})");
+    assert_eq!(new.fails(&end(theirs)).0, "42501");
+    assert_eq!(old.fails(&end(mine)).0, "42501");
+    let seen = format!("select query from pg_stat_activity where pid = {theirs}");
+    assert_eq!(new.run(&seen).text(), [["<insufficient privilege>"]]);
+}
+
+#[test]
 fn a_definition_of_a_newer_release_is_refused_by_name() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();

@@ -735,8 +735,7 @@ fn owner(context: &DdlContext<'_>, owner: &ast::Owner) -> Result<Oid> {
 /// The role that shall own something.
 pub(super) fn owner_named(context: &DdlContext<'_>, name: &str) -> Result<Oid> {
     let owner = context.find_role(name)?.oid;
-    let role = context.role()?;
-    if !role.superuser && role.oid != owner {
+    if !context.rights()?.has(owner) {
         let message = format!("must be member of role \"{name}\"");
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
