@@ -658,6 +658,13 @@ fn what_only_superusers_and_owners_may_do_is_refused() {
     ann.refuses("set lc_messages to 'C'", "42501", "permission denied to set parameter \"lc_messages\"");
     ann.refuses("create index on t (a)", "42501", "must be owner of table t");
     ann.refuses("truncate t", "42501", "must be owner of table t");
+    sql.run("create table p (id int primary key)");
+    ann.refuses("create table spy (id int references p)", "42501", "permission denied for table p");
+    ann.run("create table spy (id int primary key, other int references spy)");
+    ann.refuses("alter table spy add foreign key (id) references p", "42501", "permission denied for table p");
+    // Whoever owns both, and superusers, may.
+    sql.run("create table c (id int references spy, p int references p); drop table c; alter table p owner to ann");
+    ann.run("alter table spy add foreign key (id) references p; drop table spy");
     // As in PostgreSQL, one that is not the role's own is passed over.
     ann.run("create table own (a int)");
     for statement in ["vacuum t", "vacuum analyze t", "vacuum analyze t, own"] {
