@@ -1171,6 +1171,25 @@ fn plans_on_definitions_that_were_rolled_back_are_forgotten() {
 }
 
 #[test]
+fn definitions_that_are_no_more_are_kept_by_nobodys_plan() {
+    let fixture = Fixture::new(TABLE);
+    let database = fixture.database.as_ref().unwrap();
+    let before = std::sync::Arc::downgrade(&database.catalog());
+    fixture.session().run("select * from t; select a from t; select b from t");
+    assert!(before.upgrade().is_some());
+    fixture.session().run("create table u (a int)");
+    assert!(before.upgrade().is_none());
+    // Nor by that of a transaction that has seen them for longer.
+    let mut old = fixture.session();
+    old.run("begin isolation level repeatable read; select * from t");
+    let before = std::sync::Arc::downgrade(&database.catalog());
+    fixture.session().run("drop table u");
+    assert_eq!(old.one("select count(*) from t where a < 3"), "2");
+    drop(old);
+    assert!(before.upgrade().is_none());
+}
+
+#[test]
 fn a_large_change_of_keys_is_judged_at_its_end() {
     let fixture = Fixture::new(
         "create table parent (id int primary key); insert into parent select generate_series(1, 600);

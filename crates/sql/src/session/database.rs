@@ -354,7 +354,10 @@ impl Shared {
         let mut merged = (**catalog).clone();
         merged.adopt(base, private);
         merged.version += 1;
+        let version = merged.version;
         *catalog = Arc::new(merged);
+        drop(catalog);
+        self.plans.follow(version);
         Ok(())
     }
 
