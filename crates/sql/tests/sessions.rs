@@ -1171,6 +1171,27 @@ fn plans_on_definitions_that_were_rolled_back_are_forgotten() {
 }
 
 #[test]
+fn definitions_that_change_nothing_leave_the_plans_of_all_sessions() {
+    let fixture = Fixture::new(TABLE);
+    let database = fixture.database.as_ref().unwrap();
+    let (mut session, before) = (fixture.session(), database.catalog().version);
+    for statement in [
+        "create table if not exists t (a int)",
+        "drop table if exists nosuch",
+        "drop sequence if exists nosuch",
+        "drop role if exists nosuch",
+        "alter table if exists nosuch add column a int",
+    ] {
+        session.run(statement);
+        session.run(&format!("begin; {statement}; savepoint s; {statement}; select * from t; commit"));
+        assert_eq!(database.catalog().version, before, "{statement}");
+    }
+    session.run("begin; create table u (a int); drop table if exists nosuch; create table if not exists t (b int)");
+    session.run("savepoint s; drop table u; drop table if exists u; rollback to s; commit; select * from u");
+    assert_eq!(database.catalog().version, before + 1);
+}
+
+#[test]
 fn definitions_that_are_no_more_are_kept_by_nobodys_plan() {
     let fixture = Fixture::new(TABLE);
     let database = fixture.database.as_ref().unwrap();
