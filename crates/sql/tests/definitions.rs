@@ -138,6 +138,19 @@ impl Sql {
         (rows, others.map(|index| count(&index.storage.name)).collect())
     }
 
+    /// Counters of sequences and of tables without primary key that are stored.
+    fn counters(&self) -> usize {
+        let mut transaction = self.database.store().begin(TransactionOptions::default());
+        let view = transaction.view();
+        let tree = view.tree("catalog.numbers").unwrap().unwrap();
+        let mut scan = view.scan(&tree, (Bound::Excluded(&[1][..]), Bound::Unbounded)).unwrap();
+        let mut count = 0;
+        while scan.next().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+
     fn trees(&self) -> Vec<String> {
         self.database.store().begin(TransactionOptions::default()).trees().unwrap()
     }
@@ -661,7 +674,11 @@ fn what_only_superusers_and_owners_may_do_is_refused() {
     sql.run("create table p (id int primary key)");
     ann.refuses("create table spy (id int references p)", "42501", "permission denied for table p");
     ann.run("create table spy (id int primary key, other int references spy)");
-    ann.refuses("alter table spy add foreign key (id) references p", "42501", "permission denied for table p");
+    ann.refuses(
+        "alter table spy add foreign key (id) references p",
+        "42501",
+        "permission denied for table p",
+    );
     // Whoever owns both, and superusers, may.
     sql.run("create table c (id int references spy, p int references p); drop table c; alter table p owner to ann");
     ann.run("alter table spy add foreign key (id) references p; drop table spy");
@@ -1086,6 +1103,33 @@ fn a_snapshot_does_not_move_a_sequence_that_was_restarted_since() {
     old.run("commit");
     sql.run("alter sequence s restart");
     assert_eq!(old.run("select nextval('s')").text(), [["1"]]);
+}
+
+#[test]
+fn counters_of_what_is_dropped_stayed_until_the_database_was_closed() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    let last = "select last_value from pg_sequences where sequencename = 's'";
+    sql.run("create sequence s; select setval('s', 1000)");
+    let mut old = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    old.run("begin isolation level repeatable read; select 1");
+    let begun = "create table t (a int, b serial); insert into t select 1";
+    sql.run(&format!("begin; {begun}; rollback; {begun}"));
+    assert_eq!(sql.counters(), 5, "of what was rolled back as well");
+    sql.run("drop table t; alter sequence s restart; select nextval('s')");
+    assert_eq!(sql.counters(), 3);
+    // Who sees what was finds what was, and moves what there is.
+    assert_eq!(old.run(last).text(), [["1000"]]);
+    assert_eq!(old.run("select nextval('s')").text(), [["2"]]);
+    old.run("commit; begin isolation level repeatable read; select 1");
+    sql.run("begin; drop sequence s; rollback; select nextval('s'); drop sequence s");
+    assert_eq!(sql.counters(), 2);
+    old.fails("select nextval('s')");
+    old.run("rollback");
+    assert_eq!(sql.counters(), 2);
+    drop(old);
+    sql.close();
+    assert_eq!(fixture.open().counters(), 0);
 }
 
 #[test]

@@ -1186,7 +1186,9 @@ fn definitions_that_change_nothing_leave_the_plans_of_all_sessions() {
         session.run(&format!("begin; {statement}; savepoint s; {statement}; select * from t; commit"));
         assert_eq!(database.catalog().version, before, "{statement}");
     }
-    session.run("begin; create table u (a int); drop table if exists nosuch; create table if not exists t (b int)");
+    session.run(
+        "begin; create table u (a int); drop table if exists nosuch; create table if not exists t (b int)",
+    );
     session.run("savepoint s; drop table u; drop table if exists u; rollback to s; commit; select * from u");
     assert_eq!(database.catalog().version, before + 1);
 }

@@ -358,6 +358,8 @@ impl Shared {
         *catalog = Arc::new(merged);
         drop(catalog);
         self.plans.follow(version);
+        // What is left of them goes at the next start; the definitions are committed all the same.
+        let _ = self.numbers.forget(base, private);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::functions::Patterns;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
 use gannet_base::Lsn;
-use gannet_store::Engine;
+use gannet_store::{Engine, View};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -422,9 +422,9 @@ impl SessionState {
         Ok(true)
     }
 
-    /// Where a sequence stands, for views.
-    pub fn sequence_position(&self, sequence: &Sequence) -> Result<Position> {
-        self.handle.0.numbers.current(sequence)
+    /// Where a sequence stands, for system views.
+    pub fn sequence_position(&self, view: &View, sequence: &Sequence) -> Result<Position> {
+        self.handle.0.numbers.current(view, sequence)
     }
 
     /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.
