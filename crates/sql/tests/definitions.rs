@@ -732,6 +732,28 @@ fn a_revoked_superuser_kept_its_rights_in_an_open_transaction() {
 }
 
 #[test]
+fn a_revoked_superuser_went_on_without_the_databases_limit_of_snapshots() {
+    let fixture = Fixture::new();
+    let limit = Some(std::time::Duration::from_secs(60));
+    let options = OpenOptions { snapshot_limit: limit, ..OpenOptions::default() };
+    let database = Database::open(&fixture.engine, &fixture.path, &options, "owner").unwrap();
+    let of = |user| Sql { session: database.session(user).unwrap(), database: database.clone() };
+    let mut sql = of("owner");
+    sql.run("create role alice login superuser");
+    let mut alice = of("alice");
+    alice.run("set snapshot_limit = 0; begin; set snapshot_limit = '5s'");
+    sql.run("alter role alice nosuperuser");
+    // What it was is brought back, and set no more.
+    alice.run("rollback");
+    assert_eq!(alice.run("show snapshot_limit").text(), [["0"]]);
+    let denied = "permission denied to set parameter \"snapshot_limit\" beyond the database's";
+    alice.refuses("set snapshot_limit = 0", "42501", denied);
+    alice.refuses("select set_config('snapshot_limit', '2min', false)", "42501", denied);
+    alice.run("reset snapshot_limit");
+    assert_eq!(alice.run("show snapshot_limit").text(), [["1min"]]);
+}
+
+#[test]
 fn a_role_of_the_same_name_is_another_one() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();
