@@ -741,7 +741,8 @@ fn a_revoked_superuser_went_on_without_the_databases_limit_of_snapshots() {
     let mut sql = of("owner");
     sql.run("create role alice login superuser");
     let mut alice = of("alice");
-    alice.run("set snapshot_limit = 0; begin; set snapshot_limit = '5s'");
+    alice.run("set snapshot_limit = 0");
+    alice.run("begin; set snapshot_limit = '5s'");
     sql.run("alter role alice nosuperuser");
     // What it was is brought back, and set no more.
     alice.run("rollback");
@@ -758,7 +759,8 @@ fn a_role_of_the_same_name_is_another_one() {
     let fixture = Fixture::new();
     let mut sql = fixture.open();
     sql.run("create role bob login");
-    let session = || Sql { session: sql.database.session("bob").unwrap(), database: sql.database.clone() };
+    let database = sql.database.clone();
+    let session = || Sql { session: database.session("bob").unwrap(), database: database.clone() };
     let mut old = session();
     old.run("select 'of the old one'");
     sql.run("drop role bob");
