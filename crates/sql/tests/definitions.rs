@@ -138,6 +138,19 @@ impl Sql {
         (rows, others.map(|index| count(&index.storage.name)).collect())
     }
 
+    /// Counters of sequences and of tables without primary key that are stored.
+    fn counters(&self) -> usize {
+        let mut transaction = self.database.store().begin(TransactionOptions::default());
+        let view = transaction.view();
+        let tree = view.tree("catalog.numbers").unwrap().unwrap();
+        let mut scan = view.scan(&tree, (Bound::Excluded(&[1][..]), Bound::Unbounded)).unwrap();
+        let mut count = 0;
+        while scan.next().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+
     fn trees(&self) -> Vec<String> {
         self.database.store().begin(TransactionOptions::default()).trees().unwrap()
     }
@@ -658,6 +671,17 @@ fn what_only_superusers_and_owners_may_do_is_refused() {
     ann.refuses("set lc_messages to 'C'", "42501", "permission denied to set parameter \"lc_messages\"");
     ann.refuses("create index on t (a)", "42501", "must be owner of table t");
     ann.refuses("truncate t", "42501", "must be owner of table t");
+    sql.run("create table p (id int primary key)");
+    ann.refuses("create table spy (id int references p)", "42501", "permission denied for table p");
+    ann.run("create table spy (id int primary key, other int references spy)");
+    ann.refuses(
+        "alter table spy add foreign key (id) references p",
+        "42501",
+        "permission denied for table p",
+    );
+    // Whoever owns both, and superusers, may.
+    sql.run("create table c (id int references spy, p int references p); drop table c; alter table p owner to ann");
+    ann.run("alter table spy add foreign key (id) references p; drop table spy");
     // As in PostgreSQL, one that is not the role's own is passed over.
     ann.run("create table own (a int)");
     for statement in ["vacuum t", "vacuum analyze t", "vacuum analyze t, own"] {
@@ -673,6 +697,92 @@ fn what_only_superusers_and_owners_may_do_is_refused() {
     for statement in ["checkpoint", "vacuum analyze t", "set lc_messages to 'C'", "reset lc_messages"] {
         assert!(sql.run(statement).notices.is_empty());
     }
+}
+
+#[test]
+fn a_revoked_superuser_kept_its_rights_in_an_open_transaction() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role alice login superuser; create table t (a int)");
+    let session = || Sql { session: sql.database.session("alice").unwrap(), database: sql.database.clone() };
+    let (mut alice, mut idle) = (session(), session());
+    idle.run("set job_pace = full; reset job_pace");
+    alice.run("begin isolation level repeatable read; select 1; savepoint s");
+    sql.run("alter role alice nosuperuser");
+    for (statement, message) in [
+        ("create role m superuser", "permission denied to create role"),
+        ("alter role owner password 'x'", "permission denied"),
+        ("drop table t", "must be owner of table t"),
+        ("select * from pg_authid", "permission denied for table pg_authid"),
+        ("select gannet_cancel_job(1)", "must be a superuser to cancel a job"),
+        ("set job_pace = full", "permission denied to set parameter \"job_pace\""),
+    ] {
+        alice.refuses(statement, "42501", message);
+        alice.run("rollback to s");
+        idle.refuses(statement, "42501", message);
+    }
+    idle.run("create table own (a int); drop table own");
+    // What is granted counts from the next transaction on.
+    sql.run("alter role alice superuser");
+    idle.run("set job_pace = full; create role m");
+    // Who gives it away has it no longer, and who takes that back has.
+    idle.run("begin; alter role alice nosuperuser; savepoint s");
+    idle.refuses("drop role m", "42501", "permission denied to drop role");
+    idle.run("rollback; drop role m");
+}
+
+#[test]
+fn a_revoked_superuser_went_on_without_the_databases_limit_of_snapshots() {
+    let fixture = Fixture::new();
+    let limit = Some(std::time::Duration::from_secs(60));
+    let options = OpenOptions { snapshot_limit: limit, ..OpenOptions::default() };
+    let database = Database::open(&fixture.engine, &fixture.path, &options, "owner").unwrap();
+    let of = |user| Sql { session: database.session(user).unwrap(), database: database.clone() };
+    let mut sql = of("owner");
+    sql.run("create role alice login superuser");
+    let mut alice = of("alice");
+    alice.run("set snapshot_limit = 0");
+    alice.run("begin; set snapshot_limit = '5s'");
+    sql.run("alter role alice nosuperuser");
+    // What it was is brought back, and set no more.
+    alice.run("rollback");
+    assert_eq!(alice.run("show snapshot_limit").text(), [["0"]]);
+    let denied = "permission denied to set parameter \"snapshot_limit\" beyond the database's";
+    alice.refuses("set snapshot_limit = 0", "42501", denied);
+    alice.refuses("select set_config('snapshot_limit', '2min', false)", "42501", denied);
+    alice.run("reset snapshot_limit");
+    assert_eq!(alice.run("show snapshot_limit").text(), [["1min"]]);
+}
+
+#[test]
+fn a_role_of_the_same_name_is_another_one() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    sql.run("create role bob login");
+    let database = sql.database.clone();
+    let session = || Sql { session: database.session("bob").unwrap(), database: database.clone() };
+    let mut old = session();
+    old.run("select 'of the old one'");
+    sql.run("drop role bob");
+    let gone = "role \"bob\" does not exist";
+    old.refuses("create table x (a int)", "28000", gone);
+    sql.run("create role bob login superuser; create table t (a int); alter table t owner to bob");
+    let mut new = session();
+    old.refuses("create role m", "28000", gone);
+    old.refuses("alter role bob password 'mine'", "28000", gone);
+    old.refuses("drop table t", "28000", gone);
+    old.refuses("select * from pg_authid", "42501", "permission denied for table pg_authid");
+    let pace = "permission denied to set parameter \"job_pace\"";
+    old.refuses("set job_pace = full", "42501", pace);
+    assert_eq!(old.run("vacuum t").notices.len(), 1);
+    sql.run("alter role bob nosuperuser");
+    // Nor is either one's session the other's.
+    let (theirs, mine) = (old.session.state().pid, new.session.state().pid);
+    let end = |pid| format!("select pg_cancel_backend({pid})");
+    assert_eq!(new.fails(&end(theirs)).0, "42501");
+    assert_eq!(old.fails(&end(mine)).0, "42501");
+    let seen = format!("select query from pg_stat_activity where pid = {theirs}");
+    assert_eq!(new.run(&seen).text(), [["<insufficient privilege>"]]);
 }
 
 #[test]
@@ -1017,6 +1127,33 @@ fn a_snapshot_does_not_move_a_sequence_that_was_restarted_since() {
     old.run("commit");
     sql.run("alter sequence s restart");
     assert_eq!(old.run("select nextval('s')").text(), [["1"]]);
+}
+
+#[test]
+fn counters_of_what_is_dropped_stayed_until_the_database_was_closed() {
+    let fixture = Fixture::new();
+    let mut sql = fixture.open();
+    let last = "select last_value from pg_sequences where sequencename = 's'";
+    sql.run("create sequence s; select setval('s', 1000)");
+    let mut old = Sql { session: sql.database.session("owner").unwrap(), database: sql.database.clone() };
+    old.run("begin isolation level repeatable read; select 1");
+    let begun = "create table t (a int, b serial); insert into t select 1";
+    sql.run(&format!("begin; {begun}; rollback; {begun}"));
+    assert_eq!(sql.counters(), 5, "of what was rolled back as well");
+    sql.run("drop table t; alter sequence s restart; select nextval('s')");
+    assert_eq!(sql.counters(), 3);
+    // Who sees what was finds what was, and moves what there is.
+    assert_eq!(old.run(last).text(), [["1000"]]);
+    assert_eq!(old.run("select nextval('s')").text(), [["2"]]);
+    old.run("commit; begin isolation level repeatable read; select 1");
+    sql.run("begin; drop sequence s; rollback; select nextval('s'); drop sequence s");
+    assert_eq!(sql.counters(), 2);
+    old.fails("select nextval('s')");
+    old.run("rollback");
+    assert_eq!(sql.counters(), 2);
+    drop(old);
+    sql.close();
+    assert_eq!(fixture.open().counters(), 0);
 }
 
 #[test]

@@ -1171,6 +1171,48 @@ fn plans_on_definitions_that_were_rolled_back_are_forgotten() {
 }
 
 #[test]
+fn definitions_that_change_nothing_leave_the_plans_of_all_sessions() {
+    let fixture = Fixture::new(TABLE);
+    let database = fixture.database.as_ref().unwrap();
+    let (mut session, before) = (fixture.session(), database.catalog().version);
+    for statement in [
+        "create table if not exists t (a int)",
+        "drop table if exists nosuch",
+        "drop sequence if exists nosuch",
+        "drop role if exists nosuch",
+        "alter table if exists nosuch add column a int",
+    ] {
+        session.run(statement);
+        session.run(&format!("begin; {statement}; savepoint s; {statement}; select * from t; commit"));
+        assert_eq!(database.catalog().version, before, "{statement}");
+    }
+    session.run(
+        "begin; create table u (a int); drop table if exists nosuch; create table if not exists t (b int)",
+    );
+    session.run("savepoint s; drop table u; drop table if exists u; rollback to s; commit; select * from u");
+    assert_eq!(database.catalog().version, before + 1);
+}
+
+#[test]
+fn definitions_that_are_no_more_are_kept_by_nobodys_plan() {
+    let fixture = Fixture::new(TABLE);
+    let database = fixture.database.as_ref().unwrap();
+    let before = std::sync::Arc::downgrade(&database.catalog());
+    fixture.session().run("select * from t; select a from t; select b from t");
+    assert!(before.upgrade().is_some());
+    fixture.session().run("create table u (a int)");
+    assert!(before.upgrade().is_none());
+    // Nor by that of a transaction that has seen them for longer.
+    let mut old = fixture.session();
+    old.run("begin isolation level repeatable read; select * from t");
+    let before = std::sync::Arc::downgrade(&database.catalog());
+    fixture.session().run("drop table u");
+    assert_eq!(old.one("select count(*) from t where a < 3"), "2");
+    drop(old);
+    assert!(before.upgrade().is_none());
+}
+
+#[test]
 fn a_large_change_of_keys_is_judged_at_its_end() {
     let fixture = Fixture::new(
         "create table parent (id int primary key); insert into parent select generate_series(1, 600);
@@ -1281,12 +1323,31 @@ fn who_waits_to_change_a_definition_goes_on_with_all_that_was_changed_along() {
     let change = "alter table t alter id type text";
     let refused = behind(&fixture, "", "create table c (p int references t)", change, "commit");
     assert_eq!(refused.unwrap_err().state().0, "0A000");
+    // Also the second one of the same child.
+    fixture.session().run(
+        "create table p (id int primary key, u numeric(10, 2) unique); insert into p values (1, 1.40);
+         create table pc (id int primary key, pid int references p, x numeric(10, 2)); insert into pc values (1, 1, 1.40)",
+    );
+    let change = "alter table p alter column u type integer";
+    let add = "alter table pc add foreign key (x) references p (u)";
+    let refused = behind(&fixture, "", add, change, "commit");
+    assert_eq!(refused.unwrap_err().state().0, "0A000");
+    assert_eq!(fixture.session().one("select u from p"), "1.40");
     // A name may mean another table.
     fixture.session().run("create table u (id int primary key); insert into u values (1), (2)");
     let swap = "alter table c rename to old_c; alter table u rename to c";
     behind(&fixture, "", swap, "truncate c", "commit").unwrap();
     assert_eq!(fixture.session().one("select count(*) from c"), "0");
     assert_eq!(fixture.session().run("select * from old_c"), Vec::<Vec<String>>::new());
+}
+
+#[test]
+fn a_definition_that_begins_anew_told_its_notices_twice() {
+    let fixture = Fixture::new("create table t (a int)");
+    let drop = "drop table if exists nosuch, t";
+    let told = behind(&fixture, "", "alter table t add column b int", drop, "commit").unwrap().notices;
+    let told: Vec<String> = told.iter().map(|notice| notice.error.to_string()).collect();
+    assert_eq!(told, ["table \"nosuch\" does not exist, skipping"]);
 }
 
 #[test]

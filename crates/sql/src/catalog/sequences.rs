@@ -27,8 +27,9 @@
 //!    which was looked at again. Who changes a definition has the entry to himself, takes that confirmation back ([`Numbers::claim`]), and gives
 //!    the sequence another counter where it is to stand elsewhere or to move otherwise: so a change takes nothing from others that they were told of,
 //!    and its rollback brings back what was before. Whoever comes meanwhile, or by an older definition, has to look at the entry, and waits there.
-//! 3. Entries of sequences and tables that are gone are removed when the database is opened. Their numbers are never used again,
-//!    so that they stay for a while means nothing.
+//! 3. Entries of sequences and tables that are gone are removed behind the commit that has removed those ([`Numbers::forget`]), or when the
+//!    database is opened. Their numbers are never used again, so that they stay for a while means nothing. Nobody makes an entry of such a
+//!    counter anew: who sees an older definition has to hold the one in force before he moves anything.
 
 use super::model::{Catalog, FIRST_USER_OID, Oid, Sequence, Table};
 use crate::{Error, Result, SqlState};
@@ -228,7 +229,7 @@ impl Numbers {
 
     /// The next value of a sequence; `None`: whether the definition is in force has to be looked at, and [confirmed](Self::confirm).
     pub fn nextval(&self, sequence: &Sequence) -> Result<Option<i64>> {
-        let state = self.state(sequence)?;
+        let Some(state) = self.known(sequence) else { return Ok(None) };
         let mut state = state.lock();
         if state.confirmed != Some(sequence.revision) {
             return Ok(None);
@@ -252,7 +253,7 @@ impl Numbers {
     /// Sets the position of a sequence; `called`: the next value is the one behind `value`. False: nothing is done yet, as in
     /// [`nextval`](Self::nextval).
     pub fn setval(&self, sequence: &Sequence, value: i64, called: bool) -> Result<bool> {
-        let state = self.state(sequence)?;
+        let Some(state) = self.known(sequence) else { return Ok(false) };
         let mut state = state.lock();
         if state.confirmed != Some(sequence.revision) {
             return Ok(false);
@@ -289,9 +290,42 @@ impl Numbers {
         Ok(state.position)
     }
 
-    /// Where a sequence stands.
-    pub fn current(&self, sequence: &Sequence) -> Result<Position> {
-        Ok(self.state(sequence)?.lock().position)
+    /// Where a sequence stands that a view sees.
+    pub fn current(&self, view: &View, sequence: &Sequence) -> Result<Position> {
+        if let Some(state) = self.known(sequence) {
+            return Ok(state.lock().position);
+        }
+        // Nobody has moved it for as long as the database is open; or it has moved by another counter since, or is gone.
+        let (value, called) = stored_position(view, sequence)?;
+        Ok(Position { value, called })
+    }
+
+    /// Gives back the counters of tables and sequences that `private` has removed from `base`, and those that it has given others: for who
+    /// has committed that. The entries go in a transaction behind that commit in the log, so they are not gone where that is not.
+    pub fn forget(&self, base: &Catalog, private: &Catalog) -> Result<()> {
+        let mut gone = Vec::new();
+        for before in base.sequences.values() {
+            if private.sequences.get(&before.oid).is_none_or(|now| now.counter != before.counter) {
+                let state = self.sequences.lock().remove(&before.counter);
+                if let Some(state) = state {
+                    // For who has looked it up already: he is not to write the entry again.
+                    state.lock().confirmed = None;
+                }
+                gone.push(entry_key(SEQUENCE, before.counter));
+            }
+        }
+        for oid in base.tables.keys().filter(|oid| !private.tables.contains_key(oid)) {
+            self.rows.lock().remove(oid);
+            gone.push(entry_key(ROWS, *oid));
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut transaction = self.begin();
+        for key in &gone {
+            transaction.delete(&self.tree, key)?;
+        }
+        Ok(transaction.commit()?)
     }
 
     /// Stores where sequences stand exactly, so that an orderly end leaves no gaps. For who closes the database.
@@ -314,6 +348,11 @@ impl Numbers {
         Ok(())
     }
 
+    /// Where a sequence stands, if anybody has asked for its numbers since the database was opened.
+    fn known(&self, sequence: &Sequence) -> Option<Arc<Mutex<SequenceState>>> {
+        self.sequences.lock().get(&sequence.counter).cloned()
+    }
+
     fn state(&self, sequence: &Sequence) -> Result<Arc<Mutex<SequenceState>>> {
         let mut sequences = self.sequences.lock();
         if let Some(state) = sequences.get(&sequence.counter) {
@@ -334,9 +373,13 @@ impl Numbers {
         Ok(transaction.latest_view().get(&self.tree, key)?)
     }
 
-    fn write(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    fn begin(&self) -> Transaction {
         let options = TransactionOptions { durability: Durability::Async, ..TransactionOptions::default() };
-        let mut transaction = self.database.begin(options);
+        self.database.begin(options)
+    }
+
+    fn write(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let mut transaction = self.begin();
         for (key, value) in entries {
             transaction.put(&self.tree, key, value)?;
         }

@@ -3,7 +3,8 @@
 use super::{DdlContext, build, names, no_relation, not_a, relation_exists, validate};
 use crate::bind::{columns_mentioned, identifier};
 use crate::catalog::{
-    Check, Column, ColumnNumber, ForeignKey, Index, IndexColumn, ReferentialAction, Relation, Table, TableKey,
+    Check, Column, ColumnNumber, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation, Table,
+    TableKey,
 };
 use crate::{Error, Result, SqlState, Type};
 use sqlparser::ast;
@@ -445,10 +446,12 @@ fn add_foreign_key(
         on_update: *on_update,
     });
     match parent_table {
-        Some(parent) if parent.referenced_by.contains(&table.oid) => Ok(Some(parent)),
         Some(parent) => {
             let mut parent = Table::clone(&parent);
-            parent.referenced_by.push(table.oid);
+            if !parent.referenced_by.contains(&table.oid) {
+                parent.referenced_by.push(table.oid);
+            }
+            // Also where it stays as it was: who waits for the parent, to change a column that is referred to, begins anew, and finds the key.
             context.put_table(parent).map(Some)
         }
         None => {
@@ -470,6 +473,8 @@ fn find_parent(
     match relation {
         Some(Relation::Table(oid)) if oid == table.oid => Ok(None),
         Some(Relation::Table(oid)) => {
+            // Before it is claimed, so that nobody waits for who may not; that it has another owner by now would show then.
+            check_may_refer(context, oid)?;
             let parent = context.claim_table(oid)?.ok_or_else(|| no_relation(&last))?;
             Ok(Some(parent))
         }
@@ -478,6 +483,17 @@ fn find_parent(
         None if last == table.name => Ok(None),
         None => Err(no_relation(&last)),
     }
+}
+
+/// Who refers to a table keeps its owner from removing rows, and finds out which keys there are.
+fn check_may_refer(context: &DdlContext<'_>, parent: Oid) -> Result<()> {
+    let Some(parent) = context.catalog.tables.get(&parent) else { return Ok(()) };
+    if context.rights()?.has(parent.owner) {
+        return Ok(());
+    }
+    let message = format!("permission denied for table {}", parent.name);
+    Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+        .hint("A foreign key onto a table is for its owner and for superusers."))
 }
 
 fn foreign_columns(table: &Table, columns: &[String]) -> Result<Vec<ColumnNumber>> {

@@ -26,9 +26,6 @@ pub(super) fn drop_objects(
                 if misses_schema(context, name, if_exists)? {
                     continue;
                 }
-                if misses_schema(context, name, if_exists)? {
-                    continue;
-                }
                 let (last, relation) = context.find(name)?;
                 match relation {
                     Some(relation) => return Err(wrong_kind(&last, what, relation)),

@@ -45,7 +45,7 @@ mod validate;
 use crate::bind::utility::{CopyRelation, Maintenance, Utility};
 use crate::bind::{Kind, Parsed};
 use crate::catalog::{self, Catalog, Numbers, Oid, Relation, Role, Sequence, Table, storage};
-use crate::session::{CommandTag, Notice, PlannerSettings, SessionState};
+use crate::session::{CommandTag, Notice, PlannerSettings, Rights, SessionState};
 use crate::{Error, Result, SqlState};
 use gannet_store::Transaction;
 use sqlparser::ast::{self, Statement};
@@ -442,9 +442,9 @@ impl DdlContext<'_> {
         Ok(())
     }
 
-    /// The role the session runs as.
-    fn role(&self) -> Result<&Arc<Role>> {
-        self.find_role(&self.session.user)
+    /// What the role may do that the session runs as.
+    fn rights(&self) -> Result<Rights> {
+        self.session.rights(Some(&**self.catalog))
     }
 
     fn find_role(&self, name: &str) -> Result<&Arc<Role>> {
@@ -466,8 +466,7 @@ impl DdlContext<'_> {
     }
 
     fn check_owner(&self, owner: Oid, what: &str, name: &str) -> Result<()> {
-        let role = self.role()?;
-        if role.superuser || role.oid == owner {
+        if self.rights()?.has(owner) {
             return Ok(());
         }
         Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, format!("must be owner of {what} {name}")))

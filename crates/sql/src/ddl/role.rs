@@ -11,7 +11,7 @@ fn denied(what: &str) -> Error {
 }
 
 fn check_superuser(context: &DdlContext<'_>, what: &str) -> Result<()> {
-    if context.role()?.superuser { Ok(()) } else { Err(denied(what)) }
+    if context.rights()?.superuser { Ok(()) } else { Err(denied(what)) }
 }
 
 fn check_role_name(name: &str) -> Result<()> {
@@ -85,8 +85,9 @@ fn alias(context: &DdlContext<'_>, name: String) -> String {
 pub(super) fn alter(context: &mut DdlContext<'_>, name: &str, changes: &RoleOptions) -> Result<&'static str> {
     let name = &alias(context, name.to_owned());
     let only_password = changes.login.is_none() && changes.superuser.is_none();
-    let own = *name == context.session.user;
-    if !(context.role()?.superuser || own && only_password) {
+    let rights = context.rights()?;
+    let own = context.find_role(name).is_ok_and(|role| role.oid == rights.role);
+    if !(rights.superuser || own && only_password) {
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, "permission denied"));
     }
     let mut role = claim(context, name)?;
@@ -120,11 +121,11 @@ pub(super) fn drop_roles(
 ) -> Result<&'static str> {
     check_superuser(context, "drop role")?;
     for name in names {
-        if context.find_role(name).is_err() {
+        let Ok(found) = context.find_role(name) else {
             drop::missing(context, if_exists, SqlState::UNDEFINED_OBJECT, "role", name)?;
             continue;
-        }
-        if *name == context.session.user {
+        };
+        if found.oid == context.session.role {
             return Err(Error::new(SqlState::OBJECT_IN_USE, "current user cannot be dropped"));
         }
         let role = claim(context, name)?;

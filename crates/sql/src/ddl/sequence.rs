@@ -180,7 +180,7 @@ pub(super) fn create(
         }
         return Err(already_there(&name));
     }
-    let owner = context.role()?.oid;
+    let owner = context.rights()?.role;
     context.hold_owner(owner)?;
     let mut sequence = define(context, name, options, owner)?;
     if let Some(Some(owner)) = &options.owned_by {

@@ -200,7 +200,7 @@ fn check_columns(specs: &[ColumnSpec]) -> Result<()> {
 /// A table without constraints, and its tree.
 fn new_table(context: &mut DdlContext<'_>, name: String, specs: &[ColumnSpec]) -> Result<Table> {
     let oid = context.new_oid()?;
-    let owner = context.role()?.oid;
+    let owner = context.rights()?.role;
     context.hold_owner(owner)?;
     let mut columns = Vec::with_capacity(specs.len());
     for (number, spec) in (1..).zip(specs) {

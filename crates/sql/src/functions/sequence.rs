@@ -98,7 +98,8 @@ fn serial_sequence(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 
 /// The value that a sequence has given last, to whatever session; NULL where it has given none.
 fn last_value(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
-    let position = call.context.session.sequence_position(find(call.context, int(a, 0)?)?)?;
+    let sequence = find(call.context, int(a, 0)?)?;
+    let position = call.context.session.sequence_position(call.context.view, sequence)?;
     Ok(if position.called { Value::Int(position.value) } else { Value::Null })
 }
 

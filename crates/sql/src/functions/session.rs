@@ -167,7 +167,7 @@ fn end(call: &Call<'_, '_>, a: &[Value], reason: Reason) -> Result<Value> {
 /// Ends a job of this database; false when it is not running any more.
 fn cancel_job(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let own = call.context.session;
-    if !own.database().role(&own.user).is_some_and(|role| role.superuser) {
+    if !own.is_superuser(Some(call.context.catalog)) {
         let message = "must be a superuser to cancel a job";
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
@@ -178,7 +178,7 @@ fn cancel_job(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 /// Names this moment in the log.
 fn create_restore_point(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let own = call.context.session;
-    if !own.database().role(&own.user).is_some_and(|role| role.superuser) {
+    if !own.is_superuser(Some(call.context.catalog)) {
         let message = "permission denied for function pg_create_restore_point";
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }
@@ -194,18 +194,16 @@ fn check_may_end(
     reason: Reason,
 ) -> Result<()> {
     let own = call.context.session;
-    let is_superuser =
-        |database: &Database, name: &str| database.role(name).is_some_and(|role| role.superuser);
-    if is_superuser(own.database(), &own.user) {
+    if own.is_superuser(Some(call.context.catalog)) {
         return Ok(());
     }
     let (verb, what, ended) = match reason {
         Reason::Shutdown | Reason::SnapshotLimit => ("terminate", "process", "terminated"),
         Reason::User | Reason::Timeout => ("cancel", "query", "canceled"),
     };
-    let message = if is_superuser(database, &session.user) {
+    let message = if database.catalog().roles.get(&session.role).is_some_and(|role| role.superuser) {
         format!("must be a superuser to {verb} superuser {what}")
-    } else if session.user == own.user && database.name() == own.database {
+    } else if session.role == own.role && database.name() == own.database {
         return Ok(());
     } else {
         format!("must be a member of the role whose {what} is being {ended} or member of pg_signal_backend")

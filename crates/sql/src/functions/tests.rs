@@ -26,7 +26,8 @@ fn with_context<T>(body: impl FnOnce(&Context<'_>) -> T) -> T {
     let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
     let (create, open) = (CreateOptions::default(), OpenOptions::default());
     let database = Database::create(&engine, Path::new("/test.gnt"), &create, &open, "tester").unwrap();
-    let mut session = SessionState::new(database.clone(), "tester", 7, Interrupt::default());
+    let role = database.role("tester").unwrap();
+    let mut session = SessionState::new(database.clone(), &role, 7, Interrupt::default());
     session.style.zone = Zone::parse("Europe/Berlin").unwrap();
     let catalog = database.catalog();
     session.style.catalog = Some(Arc::clone(&catalog));

@@ -39,7 +39,8 @@ impl Session {
             // As rows like any others they are refused.
             return self.end_implicit().map(|()| false);
         }
-        let mut catalog = Arc::clone(&open.private_mut(&shared).catalog);
+        let before = open.changeable(&shared);
+        let mut catalog = Arc::clone(&before.catalog);
         let planner = self.state.settings().planner.clone();
         let mut context = DdlContext {
             transaction: open.store()?,
@@ -56,9 +57,7 @@ impl Session {
             .state
             .turn
             .run(&mut StatementTurn::new(true), || ddl::fill(&mut context, name, sorting, &mut produce))?;
-        if let Some(private) = &mut open.private {
-            private.catalog = catalog;
-        }
+        open.changed(before, catalog);
         self.end_implicit()?;
         Ok(filled)
     }

@@ -1,6 +1,10 @@
-//! Plans that are kept: by text, types of parameters, and whatever settings a plan depends on; valid for one version of the catalog.
+//! Plans that are kept: by text, types of parameters, and whatever settings a plan depends on.
 //!
 //! The plans' memory is part of the budget. The least recently used go first.
+//!
+//! # Invariant
+//! All of them are of one version of the catalog, the newest that anybody has told of. A plan has the catalog it was made with, which
+//! is large where there are many tables, and not charged: plans of older versions, each with its own, would be of use to hardly anybody.
 
 use super::prepared::{BYTES_AT_LEAST, BYTES_PER_BYTE};
 use super::{PlannerSettings, Prepared};
@@ -60,6 +64,7 @@ struct Entry {
 #[derive(Debug)]
 struct Entries {
     by_key: HashMap<Key, Entry>,
+    version: u64,
     bytes: u64,
     clock: u64,
     charge: Option<Charge>,
@@ -74,24 +79,29 @@ pub(super) struct PlanCache {
 
 impl PlanCache {
     pub(super) fn new(budget: Budget) -> Self {
-        let entries = Entries { by_key: HashMap::new(), bytes: 0, clock: 0, charge: None };
+        let entries = Entries { by_key: HashMap::new(), version: 0, bytes: 0, clock: 0, charge: None };
         PlanCache { budget, entries: Mutex::new(entries) }
     }
 
     /// The plan for this key, if it was made for this version of the catalog.
     pub(super) fn get(&self, key: &Key, version: u64) -> Option<Arc<Prepared>> {
         let mut entries = self.entries.lock();
+        if !entries.follow(version, &self.budget) {
+            return None;
+        }
         entries.clock += 1;
         let clock = entries.clock;
         let entry = entries.by_key.get_mut(key)?;
-        if entry.prepared.catalog_version() != version {
-            return None;
-        }
         entry.used = clock;
         Some(Arc::clone(&entry.prepared))
     }
 
-    /// Keeps a plan, unless there is no memory for it.
+    /// Definitions of this version are in force: plans of older ones go.
+    pub(super) fn follow(&self, version: u64) {
+        self.entries.lock().follow(version, &self.budget);
+    }
+
+    /// Keeps a plan, unless it is of definitions that are not in force any more, or there is no memory for it.
     pub(super) fn put(&self, key: Key, prepared: Arc<Prepared>) {
         let most = self.budget.limit() / SHARE;
         let parameters = prepared.parameter_bytes();
@@ -100,6 +110,9 @@ impl PlanCache {
             return;
         }
         let mut entries = self.entries.lock();
+        if !entries.follow(prepared.catalog_version(), &self.budget) {
+            return;
+        }
         entries.clock += 1;
         let used = entries.clock;
         if let Some(old) = entries.by_key.insert(key, Entry { prepared, used, bytes }) {
@@ -120,6 +133,19 @@ impl PlanCache {
 }
 
 impl Entries {
+    /// Lets all plans go where this version is newer than theirs; false where it is older.
+    fn follow(&mut self, version: u64, budget: &Budget) -> bool {
+        if version > self.version {
+            self.version = version;
+            if !self.by_key.is_empty() {
+                self.by_key.clear();
+                self.bytes = 0;
+                self.settle(budget);
+            }
+        }
+        version == self.version
+    }
+
     /// Lets the least recently used go, until `bytes` are left.
     fn make_room(&mut self, bytes: u64) {
         let mut ages: Vec<u64> = self.by_key.values().map(|entry| entry.used).collect();
@@ -168,9 +194,14 @@ mod tests {
             assert!(cache.get(&key("select 0"), 7).is_some(), "it was used all the time");
         }
         assert!(cache.len() < 20 && budget.used() > 0 && budget.used() <= 64 * 1024);
+        assert!(cache.get(&key("select 1"), 7).is_none(), "it was not used for long");
         assert!(cache.get(&key("select 0"), 8).is_none());
-        assert!(cache.get(&key("select 1"), 7).is_none());
-        drop(cache);
-        assert_eq!(budget.used(), 0);
+        assert_eq!((cache.len(), budget.used()), (0, 0), "nobody can use them any more");
+        cache.put(key("select 0"), plan);
+        assert_eq!(cache.len(), 0, "it is of older definitions");
+        cache.put(key("select 0"), Arc::new(Prepared::empty(8)));
+        assert!(cache.get(&key("select 0"), 8).is_some() && budget.used() > 0);
+        cache.follow(9);
+        assert_eq!((cache.len(), budget.used()), (0, 0));
     }
 }

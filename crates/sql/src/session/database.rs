@@ -11,7 +11,7 @@ use super::activity::Live;
 use super::cache::PlanCache;
 use super::interrupt::{Interrupt, Reason, Timer};
 use super::{PlannerSettings, Session};
-use crate::catalog::{BOOTSTRAP_ROLE, Catalog, Numbers, Role, storage};
+use crate::catalog::{BOOTSTRAP_ROLE, Catalog, Numbers, Oid, Role, storage};
 use crate::{Error, Result, SqlState};
 use gannet_base::sync::{Mutex, RwLock};
 use gannet_store::{CreateOptions, Engine, OpenOptions, Transaction, TransactionOptions, View};
@@ -86,8 +86,10 @@ pub struct SettingReport {
 pub struct SessionInfo {
     /// Its number.
     pub pid: i32,
-    /// Its role.
+    /// Name of its role.
     pub user: String,
+    /// Number of its role, within its database.
+    pub role: Oid,
     /// When it began, in microseconds since 2000-01-01 UTC.
     pub started: i64,
     /// What changes while it goes on.
@@ -203,21 +205,25 @@ impl Database {
     /// Begins a session of a role; 28000 when there is no such role, or it may not log in.
     pub fn session(&self, user: &str) -> Result<Session> {
         match self.role(user) {
-            Some(role) if role.login => {}
-            Some(_) => {
-                return Err(Error::new(
-                    SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-                    format!("role \"{user}\" is not permitted to log in"),
-                ));
-            }
-            None => {
-                return Err(Error::new(
-                    SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-                    format!("role \"{user}\" does not exist"),
-                ));
-            }
+            Some(role) => self.session_of_role(&role),
+            None => Err(no_role(user)),
         }
-        Session::new(self.clone(), user)
+    }
+
+    fn session_of_role(&self, role: &Role) -> Result<Session> {
+        if !role.login {
+            return Err(Error::new(
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                format!("role \"{}\" is not permitted to log in", role.name),
+            ));
+        }
+        Session::new(self.clone(), role)
+    }
+
+    /// Begins another session of a session's role: 28000 as in [`session`](Self::session).
+    pub(super) fn session_as(&self, role: Oid, user: &str) -> Result<Session> {
+        let role = self.catalog().roles.get(&role).cloned().ok_or_else(|| no_role(user))?;
+        self.session_of_role(&role)
     }
 
     /// Whoever has opened the database says which settings are in effect.
@@ -314,6 +320,12 @@ impl Database {
     }
 }
 
+/// Whose role is gone, or never was there.
+pub(super) fn no_role(name: &str) -> Error {
+    let message = format!("role \"{name}\" does not exist");
+    Error::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, message)
+}
+
 impl Shared {
     /// What a transaction sees from now on, and the definitions that go with it.
     pub(super) fn snapshot(&self, transaction: &mut Transaction) -> (View, Arc<Catalog>) {
@@ -342,15 +354,21 @@ impl Shared {
         let mut merged = (**catalog).clone();
         merged.adopt(base, private);
         merged.version += 1;
+        let version = merged.version;
         *catalog = Arc::new(merged);
+        drop(catalog);
+        self.plans.follow(version);
+        // What is left of them goes at the next start; the definitions are committed all the same.
+        let _ = self.numbers.forget(base, private);
         Ok(())
     }
 
-    pub(super) fn enter(&self, user: &str, activity: &Arc<Live>, interrupt: &Interrupt) -> i32 {
+    pub(super) fn enter(&self, role: &Role, activity: &Arc<Live>, interrupt: &Interrupt) -> i32 {
         let pid = NEXT_PID.fetch_add(1, Ordering::Relaxed);
         let info = SessionInfo {
             pid,
-            user: user.to_owned(),
+            user: role.name.clone(),
+            role: role.oid,
             started: now(),
             activity: Arc::clone(activity),
             interrupt: interrupt.clone(),

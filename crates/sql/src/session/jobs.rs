@@ -420,8 +420,8 @@ fn dump_database(
         }
     }
     let numbers = &database.0.numbers;
-    let mut position = |_: &View, sequence: &Sequence| {
-        let at = numbers.current(sequence)?;
+    let mut position = |view: &View, sequence: &Sequence| {
+        let at = numbers.current(view, sequence)?;
         Ok((at.value, at.called))
     };
     dump_with(database.store(), options, target, &mut position, watch)

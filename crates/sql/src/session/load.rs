@@ -53,7 +53,7 @@ impl Session {
             LoadSource::Path(path) => format!("from {path}"),
             _ => "from the client".to_owned(),
         };
-        let (user, interrupt) = (self.state.user.clone(), self.interrupt());
+        let (role, user, interrupt) = (self.state.role, self.state.user.clone(), self.interrupt());
         // What the caller has set decides how data is read, and what was granted to the caller is granted to the load.
         let settings = self.state.settings().for_helper();
         let work = move |database: &Database, origin: Origin, watch: &mut Watch<'_>| {
@@ -62,7 +62,7 @@ impl Session {
             if !watch.job().is_at_full_pace() {
                 thread::step_back();
             }
-            let session = database.session(&user)?;
+            let session = database.session_as(role, &user)?;
             session.adopt(settings);
             load_by(session, &interrupt, origin, &options, watch)
         };

@@ -10,6 +10,7 @@
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
 //! | `settings`, `undo`, `state` | settings; what they were before a transaction; what functions and operators see of a session |
+//! | `rights` | what a session's role may do |
 //! | `jobs` | statements that run a job: CHECK, COMPACT, DUMP, STAT and SWEEP DATABASE; `backup`, `load`, `restore` and `verify` are of those that have more to do |
 //! | `interrupt` | cancelling, time-outs |
 //! | `turn` | who takes much memory, and when; long values |
@@ -29,6 +30,7 @@ mod load;
 mod portal;
 mod prepared;
 mod restore;
+mod rights;
 pub mod settings;
 mod sizes;
 mod state;
@@ -49,11 +51,13 @@ pub use database::{Database, SessionInfo, SettingReport};
 pub(crate) use database::{from_unix, now};
 pub use interrupt::{Interrupt, Reason};
 pub use prepared::{Formats, Prepared};
+pub use rights::Rights;
 pub use settings::Settings;
 pub(crate) use sizes::rows_now;
 pub use state::{PreparedInfo, SessionState};
 
 use crate::bind::{self, Parsed};
+use crate::catalog::Role;
 use crate::exec::Batch;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type, Value};
@@ -165,14 +169,14 @@ impl Drop for Session {
 }
 
 impl Session {
-    fn new(database: Database, user: &str) -> Result<Self> {
+    fn new(database: Database, role: &Role) -> Result<Self> {
         // Page frames make room where the budget has none.
         let memory = database.store().engine().memory(Purpose::Sessions, SESSION_BYTES)?;
         let interrupt = Interrupt::default();
         let activity = Arc::new(Live::new());
-        let pid = database.0.enter(user, &activity, &interrupt);
+        let pid = database.0.enter(role, &activity, &interrupt);
         Ok(Session {
-            state: SessionState::new(database.clone(), user, pid, interrupt.clone()),
+            state: SessionState::new(database.clone(), role, pid, interrupt.clone()),
             database,
             interrupt,
             activity,

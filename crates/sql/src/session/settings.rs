@@ -340,6 +340,10 @@ impl Settings {
         }
         let default = self.default_text(index);
         let text = normalise(definition, value.unwrap_or(&default))?;
+        // What a rollback brings back was permitted, whatever the role may do by now.
+        if KEYS[index] == Key::SnapshotLimit {
+            self.check_snapshot_limit(duration(&text))?;
+        }
         let text = self.apply(index, text)?;
         Ok(std::mem::replace(&mut self.texts[index], text))
     }
@@ -391,11 +395,7 @@ impl Settings {
             Key::JobLatencyTarget => self.job_pace = job_pace(self.get(Key::JobPace), &text),
             Key::JobPace => self.job_pace = job_pace(&text, self.get(Key::JobLatencyTarget)),
             Key::LockTimeout => self.lock_timeout = duration(&text),
-            Key::SnapshotLimit => {
-                let limit = duration(&text);
-                self.check_snapshot_limit(limit)?;
-                self.snapshot_limit = limit;
-            }
+            Key::SnapshotLimit => self.snapshot_limit = duration(&text),
             Key::StatementTimeout => self.statement_timeout = duration(&text),
             Key::SearchPath => check_search_path(&text)?,
             Key::SynchronousCommit => {

@@ -1,19 +1,20 @@
 //! What functions and operators see of a session.
 
 use super::Notice;
-use super::database::{Database, Shared, now, now_coarse};
+use super::database::{Database, Shared, no_role, now, now_coarse};
 use super::interrupt::Interrupt;
 use super::prepared::Prepared;
+use super::rights::Rights;
 use super::settings::{self, DEFINITIONS, KEYS, Key, Settings, severity_rank};
 use super::turn::SessionTurn;
 use super::undo::{Stays, Undo, UndoList};
 use crate::catalog::sequences::Position;
-use crate::catalog::{Catalog, Sequence, Table};
+use crate::catalog::{Catalog, Oid, Role, Sequence, Table};
 use crate::functions::Patterns;
 use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Type};
 use gannet_base::Lsn;
-use gannet_store::Engine;
+use gannet_store::{Engine, View};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -41,6 +42,13 @@ pub struct PreparedInfo {
     pub from_sql: bool,
 }
 
+/// How many notices there were at some moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    told: usize,
+    untold: (u64, &'static str),
+}
+
 /// What functions and operators see of a session.
 #[derive(Debug)]
 pub struct SessionState {
@@ -52,6 +60,8 @@ pub struct SessionState {
     pub statement_start: i64,
     /// Name of the role.
     pub user: String,
+    /// Its number: the name may be another one's by now.
+    pub role: Oid,
     /// Name of the database.
     pub database: String,
     /// Number of the session, as `pg_backend_pid()` gives it.
@@ -87,15 +97,15 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    pub(crate) fn new(handle: Database, user: &str, pid: i32, interrupt: Interrupt) -> Self {
-        let is_superuser = handle.role(user).is_some_and(|role| role.superuser);
-        let settings =
-            Settings::new(user, is_superuser, handle.0.planner_settings(), handle.store().snapshot_limit());
+    pub(crate) fn new(handle: Database, role: &Role, pid: i32, interrupt: Interrupt) -> Self {
+        let (planner, snapshot_limit) = (handle.0.planner_settings(), handle.store().snapshot_limit());
+        let settings = Settings::new(&role.name, role.superuser, planner, snapshot_limit);
         SessionState {
             style: settings.style.clone(),
             transaction_start: now(),
             statement_start: now(),
-            user: user.to_owned(),
+            user: role.name.clone(),
+            role: role.oid,
             database: handle.name().to_owned(),
             pid,
             turn: Arc::new(SessionTurn::new(handle.store().engine().clone(), interrupt.clone())),
@@ -126,6 +136,16 @@ impl SessionState {
     /// The open database.
     pub fn database(&self) -> &Database {
         &self.handle
+    }
+
+    /// What the role may do: 28000 where it was dropped. `seen`: the definitions of the statement that asks.
+    pub fn rights(&self, seen: Option<&Catalog>) -> Result<Rights> {
+        Rights::of(&self.handle, self.role, seen).ok_or_else(|| no_role(&self.user))
+    }
+
+    /// Whether the role may do everything; see [`rights`](Self::rights).
+    pub fn is_superuser(&self, seen: Option<&Catalog>) -> bool {
+        self.rights(seen).is_ok_and(|rights| rights.superuser)
     }
 
     /// A statement begins. `timeless`: it does not ask when; within a transaction some milliseconds do not matter then.
@@ -214,6 +234,7 @@ impl SessionState {
 
     /// The same by number; `None`: to its default.
     pub(super) fn change_setting(&self, index: usize, value: Option<&str>, local: bool) -> Result<String> {
+        self.follow_role();
         let mut settings = self.settings.borrow_mut();
         let before = settings.set(index, value)?;
         let stays = if local { Stays::Before } else { Stays::Now };
@@ -226,6 +247,17 @@ impl SessionState {
             self.tell_of_cut(index, value);
         }
         Ok(text)
+    }
+
+    /// Some settings are for superusers, which the role may have become or ceased to be since the session began.
+    fn follow_role(&self) {
+        let index = Key::IsSuperuser as usize;
+        let text = if self.is_superuser(None) { "on" } else { "off" };
+        let mut settings = self.settings.borrow_mut();
+        if settings.text(index) != text {
+            settings.restore(index, text.to_owned());
+            self.changed(&settings, index);
+        }
     }
 
     /// Tells the client where a value was longer than a name.
@@ -390,9 +422,9 @@ impl SessionState {
         Ok(true)
     }
 
-    /// Where a sequence stands, for views.
-    pub fn sequence_position(&self, sequence: &Sequence) -> Result<Position> {
-        self.handle.0.numbers.current(sequence)
+    /// Where a sequence stands, for system views.
+    pub fn sequence_position(&self, view: &View, sequence: &Sequence) -> Result<Position> {
+        self.handle.0.numbers.current(view, sequence)
     }
 
     /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.
@@ -450,6 +482,17 @@ impl SessionState {
         let (count, severity) = self.untold.get();
         let is_worse = severity_rank(notice.severity) > severity_rank(severity);
         self.untold.set((count + 1, if is_worse { notice.severity } else { severity }));
+    }
+
+    /// How much there is to tell, for [`take_back_notices`](Self::take_back_notices).
+    pub(super) fn noted(&self) -> Noted {
+        Noted { told: self.notices.borrow().len(), untold: self.untold.get() }
+    }
+
+    /// Forgets what there has come to tell since.
+    pub(super) fn take_back_notices(&self, since: Noted) {
+        self.notices.borrow_mut().truncate(since.told);
+        self.untold.set(since.untold);
     }
 
     /// Rows of a COPY FROM are about to come from here.

@@ -367,14 +367,21 @@ impl Open {
         }
     }
 
-    /// The definitions that the transaction changes, its own copy of them.
-    pub(super) fn private_mut(&mut self, shared: &Shared) -> &mut Private {
-        if self.private.is_none() {
-            let base = self.catalog(shared);
-            self.private = Some(Private { catalog: Arc::clone(&base), base });
+    /// The definitions that a statement may change, and what the transaction's changes of them are made from.
+    pub(super) fn changeable(&mut self, shared: &Shared) -> Private {
+        let catalog = self.catalog(shared);
+        match &self.private {
+            Some(private) => private.clone(),
+            None => Private { base: Arc::clone(&catalog), catalog },
         }
-        let _ = self.catalog(shared);
-        self.private.as_mut().expect("made above")
+    }
+
+    /// What has become of [`changeable`](Self::changeable) definitions. On the base that the statement began with: what others have committed
+    /// meanwhile is told from it. Where they are as they were, the transaction has changed none by it: the plans of all sessions stay.
+    pub(super) fn changed(&mut self, before: Private, catalog: Arc<Catalog>) {
+        if !Arc::ptr_eq(&before.catalog, &catalog) {
+            self.private = Some(Private { catalog, ..before });
+        }
     }
 
     /// Runs a statement that changes definitions. Where it comes to wait for somebody who changes what it is about, it begins anew with what
@@ -388,9 +395,11 @@ impl Open {
     ) -> Result<CommandTag> {
         let planner = state.settings().planner.clone();
         let mut attempts = 0;
+        let noted = state.noted();
         loop {
             attempts += 1;
-            let mut catalog = Arc::clone(&self.private_mut(shared).catalog);
+            let before = self.changeable(shared);
+            let mut catalog = Arc::clone(&before.catalog);
             let transaction = self.store()?;
             let begun = transaction.borrow_mut().savepoint();
             let mut context = DdlContext {
@@ -407,13 +416,11 @@ impl Open {
                 state.turn.run(&mut StatementTurn::new(true), || ddl::execute(&mut context, statement));
             if context.is_stale.get() && done.is_err() && attempts < DEFINED_ANEW {
                 transaction.borrow_mut().rollback_to(begun)?;
+                state.take_back_notices(noted);
                 continue;
             }
             let tag = done?;
-            // On the base that the statement began with: what others have committed meanwhile is told from it.
-            if let Some(private) = &mut self.private {
-                private.catalog = catalog;
-            }
+            self.changed(before, catalog);
             return Ok(tag);
         }
     }

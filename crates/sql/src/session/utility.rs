@@ -696,8 +696,7 @@ impl Session {
 
     /// Whether the table is the role's own; tells the client that others are passed over.
     fn may_vacuum(&self, table: &Table) -> bool {
-        let own = self.is_superuser()
-            || self.database.role(&self.state.user).is_some_and(|role| role.oid == table.owner);
+        let own = self.state.rights(None).is_ok_and(|rights| rights.has(table.owner));
         if !own {
             let message =
                 format!("skipping \"{}\" --- only table or database owner can vacuum it", table.name);
@@ -707,7 +706,8 @@ impl Session {
     }
 
     pub(super) fn is_superuser(&self) -> bool {
-        self.database.role(&self.state.user).is_some_and(|role| role.superuser)
+        let private = self.transaction.as_ref().and_then(|open| open.private.as_ref());
+        self.state.is_superuser(private.map(|private| &*private.catalog))
     }
 }
 

@@ -72,6 +72,7 @@ pub(crate) const FIRST_DATABASE: i64 = 5;
 /// Sessions of all databases that the server has open.
 pub(super) fn sessions(context: &Context<'_>) -> Rows {
     let mut rows = Vec::new();
+    let superuser = is_superuser(context);
     for (place, database) in context.session.database().neighbours().iter().enumerate() {
         let oid = FIRST_DATABASE + place as i64;
         let waiting: HashSet<u64> = database
@@ -84,7 +85,14 @@ pub(super) fn sessions(context: &Context<'_>) -> Rows {
         let snapshots: HashMap<u64, u64> =
             database.store().snapshots().into_iter().map(|report| (report.number, report.xmin.0)).collect();
         for session in database.sessions() {
-            rows.push(session_row(context, (oid, database.name()), &session, &waiting, &snapshots));
+            rows.push(session_row(
+                context,
+                superuser,
+                (oid, database.name()),
+                &session,
+                &waiting,
+                &snapshots,
+            ));
         }
     }
     Ok(rows)
@@ -92,23 +100,26 @@ pub(super) fn sessions(context: &Context<'_>) -> Rows {
 
 /// Whether who asks may see what others do.
 pub(super) fn is_superuser(context: &Context<'_>) -> bool {
-    context.catalog.roles.values().any(|role| role.name == *context.session.user && role.superuser)
+    context.session.is_superuser(Some(context.catalog))
 }
 
 fn session_row(
     context: &Context<'_>,
+    superuser: bool,
     (oid, database): (i64, &str),
     session: &SessionInfo,
     waiting: &HashSet<u64>,
     snapshots: &HashMap<u64, u64>,
 ) -> Vec<Value> {
     let roles = &context.catalog.roles;
-    let own = &context.session.user;
-    let superuser = is_superuser(context);
-    let role = roles.values().find(|role| role.name == session.user);
+    let is_here = database == context.session.database;
+    let role = match is_here {
+        true => roles.get(&session.role),
+        false => roles.values().find(|role| role.name == session.user),
+    };
     let activity = session.activity.look();
-    // What others run is theirs to tell. A role of the same name in another database is another one.
-    let visible = superuser || session.user == *own && database == context.session.database;
+    // What others run is theirs to tell. A role of the same name in another database is another one, as is one that was dropped.
+    let visible = superuser || is_here && session.role == context.session.role;
     let shown = |value: Value| if visible { value } else { NULL };
     let transaction = session.interrupt.transaction().map(|id| id.0);
     let waits = transaction.is_some_and(|id| waiting.contains(&id));

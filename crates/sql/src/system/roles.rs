@@ -12,8 +12,7 @@ fn flag(value: bool) -> Value {
 
 /// `pg_authid`: with the verifiers of passwords, so for superusers only.
 pub(super) fn authids(context: &Context<'_>) -> Rows {
-    let user = context.catalog.roles.values().find(|role| role.name == context.session.user);
-    if !user.is_some_and(|role| role.superuser) {
+    if !super::activity::is_superuser(context) {
         let message = "permission denied for table pg_authid";
         return Err(Error::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
     }

@@ -52,7 +52,7 @@ pub(super) fn indexes(context: &Context<'_>) -> Rows {
 pub(super) fn sequences(context: &Context<'_>) -> Rows {
     let mut rows = Vec::new();
     for sequence in context.catalog.sequences.values() {
-        let position = context.session.sequence_position(sequence)?;
+        let position = context.session.sequence_position(context.view, sequence)?;
         rows.push(vec![
             text("public"),
             text(&sequence.name),

@@ -97,7 +97,8 @@ impl Ground {
     }
 
     fn session_with(&self, options: TransactionOptions) -> Session<'_> {
-        let state = SessionState::new(self.database.clone(), "gannet", 1, Interrupt::default());
+        let role = self.database.role("gannet").unwrap();
+        let state = SessionState::new(self.database.clone(), &role, 1, Interrupt::default());
         let transaction = RefCell::new(self.database.store().begin(options));
         Session { ground: self, transaction, state, cancel: AtomicBool::new(false) }
     }

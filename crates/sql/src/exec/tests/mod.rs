@@ -52,7 +52,8 @@ impl Ground {
                 .unwrap();
         let mut transaction = database.store().begin(TransactionOptions::default());
         let view = transaction.view();
-        let session = SessionState::new(database, "gannet", 1, Interrupt::default());
+        let role = database.role("gannet").unwrap();
+        let session = SessionState::new(database, &role, 1, Interrupt::default());
         Ground {
             engine,
             transaction: RefCell::new(transaction),
