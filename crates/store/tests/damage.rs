@@ -41,8 +41,13 @@ fn engine(disk: &SimDisk) -> Engine {
     Engine::with_disk(disk, &EngineOptions { memory: 8 << 20, ..EngineOptions::default() }).unwrap()
 }
 
+/// What is in use stays so until it was looked at.
+fn unswept() -> OpenOptions {
+    OpenOptions { sweep: false, ..OpenOptions::default() }
+}
+
 fn open(disk: &SimDisk) -> Result<Database> {
-    engine(disk).open(Path::new(FILE), &OpenOptions { wal_limit: 4 << 20, ..OpenOptions::default() })
+    engine(disk).open(Path::new(FILE), &OpenOptions { wal_limit: 4 << 20, ..unswept() })
 }
 
 /// A database with every kind of page, among them undo that waits to be swept, and what its tree holds.
@@ -54,7 +59,7 @@ fn sample(disk: &SimDisk) -> (Database, Rows) {
 /// The same with what its tree held after each commit.
 fn sample_with_history(disk: &SimDisk) -> (Database, Vec<Rows>) {
     let create = CreateOptions { page_size: PAGE, segment_size: 1 << 18 };
-    let db = engine(disk).create(Path::new(FILE), &create, &OpenOptions::default()).unwrap();
+    let db = engine(disk).create(Path::new(FILE), &create, &unswept()).unwrap();
     let mut rows = Rows::new();
     let mut txn = db.begin(TransactionOptions::default());
     let tree = txn.create_tree("t").unwrap();
