@@ -110,7 +110,7 @@ fn have_files(options: &ServerOptions, settings: &Settings) -> Result<()> {
     match limit.current {
         Some(most) if most < needed => bail!(settings.refuse(
             "max_connections",
-            format!("{connections} connections need {needed} open files, and the system permits {most} (ulimit -n)"),
+            format!("{connections} connections and the databases need {needed} open files, and the system permits {most} (ulimit -n)"),
         )),
         _ => Ok(()),
     }

@@ -75,7 +75,7 @@ impl ServerOptions {
         OpenOptions { archive, ..self.open.clone() }
     }
 
-    /// Most files that the server has open at a time, sockets included, temporary files not.
+    /// Files that the server has to be able to have open at a time, sockets included, temporary files not.
     pub fn open_files(&self) -> usize {
         // A folder that cannot be read ends the start elsewhere.
         let databases: usize = self

@@ -327,6 +327,7 @@ impl From<gannet_store::Error> for Error {
             Store::Invalid(_) => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
             Store::Memory(_) | Store::NoFrame(_) => SqlState::OUT_OF_MEMORY,
             Store::NoSpace(_) => SqlState::DISK_FULL,
+            Store::TooManyFiles(_) => SqlState::INSUFFICIENT_RESOURCES,
             Store::Cancelled => SqlState::QUERY_CANCELED,
             Store::TooOld => SqlState::TRANSACTION_TIMEOUT,
             _ => SqlState::INTERNAL_ERROR,

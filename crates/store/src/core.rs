@@ -301,20 +301,25 @@ impl Core {
         })
     }
 
-    /// Makes the next segment ready; where the disk is full, by a checkpoint that sets old ones free.
+    /// Makes the next segment ready; where the disk is full, by a checkpoint that sets old ones free. Where too many files are open that would
+    /// take from archive and backups what they need, and help nobody: somebody may close some meanwhile.
     fn make_log_room(&self) -> Result<()> {
         let mut result = self.prepare_log();
         for _ in 0..FULL_DISK_ATTEMPTS {
-            if !matches!(result, Err(Error::NoSpace(_))) {
-                break;
-            }
+            let is_full = match &result {
+                Err(Error::NoSpace(_)) => true,
+                Err(Error::TooManyFiles(_)) => false,
+                _ => break,
+            };
             // For the next segment there may be room where there is none for all the reserves.
             if self.log.room() >= self.log.segment_size() {
                 return Ok(());
             }
             self.poison.check()?;
-            self.log.give_up_holds();
-            self.volume.shorten_log();
+            if is_full {
+                self.log.give_up_holds();
+                self.volume.shorten_log();
+            }
             clock::sleep(FULL_DISK_PAUSE);
             result = self.prepare_log();
         }

@@ -50,6 +50,9 @@ pub enum Error {
     /// The file system has no room; nothing was changed, and what is committed is safe.
     #[error("no space left: {0}")]
     NoSpace(String),
+    /// The process, or the system, has as many files open as it may; nothing was changed, and what is committed is safe.
+    #[error("too many open files: {0}")]
+    TooManyFiles(String),
     /// A backup cannot be made, read or restored; the message says whether that is about its destination, its source or the order of
     /// its parts. No database was changed.
     #[error("{0}")]
@@ -75,9 +78,9 @@ impl Error {
         matches!(self, Error::Damaged(_) | Error::NeverWritten(_) | Error::Io(_))
     }
 
-    /// Whether the same may go well later: there was no room, on the device or in memory.
+    /// Whether the same may go well later: there was no room, on the device or in memory, or for one more open file.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Error::NoSpace(_) | Error::Memory(_) | Error::NoFrame(_))
+        matches!(self, Error::NoSpace(_) | Error::TooManyFiles(_) | Error::Memory(_) | Error::NoFrame(_))
     }
 
     /// Whether the database cannot take further changes until it is opened anew.

@@ -103,6 +103,6 @@ pub use turns::Turn;
 pub use view::{LongValues, View};
 pub use work::WorkMemory;
 
-/// Files that an open database has open at most: its own and its lock's, those of its log and archive, and what jobs read and write.
-/// Temporary files come on top.
-pub const OPEN_FILES: usize = log::OPEN_MAX + 16;
+/// Files that an open database has to have open: its own and its lock's, those of its log that are written to or about to be, the archive's, and what
+/// jobs read and write. Temporary files come on top, and those of its log that are read, of which it keeps some open as long as there is room.
+pub const OPEN_FILES: usize = 24;

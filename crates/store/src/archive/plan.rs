@@ -142,6 +142,10 @@ impl Reader for Search<'_> {
     }
 }
 
+/// How much later than the first later time the log has to say that it is until nobody looks on for a time that is noted again: an archive of
+/// months is not read for a clock that was ahead for longer.
+const LOOKS_ON_US: u64 = 24 * 60 * 60 * 1_000_000;
+
 /// Looks for a time that is noted again.
 struct Again<'a> {
     /// Log from there on counts.
@@ -149,6 +153,9 @@ struct Again<'a> {
     /// Times up to then.
     unix_us: u64,
     found: Option<u64>,
+    /// The time noted first, behind the one that is looked for.
+    first_us: Option<u64>,
+    is_over: bool,
     look: &'a mut dyn FnMut() -> Result<()>,
 }
 
@@ -156,10 +163,17 @@ impl Reader for Again<'_> {
     fn met(&mut self, met: &Met<'_>) -> Said<Step> {
         if let Met::Record(record) = met
             && record.start >= self.from
-            && Note::of(record).is_some_and(|note| note.unix_us() <= self.unix_us)
+            && let Some(note) = Note::of(record)
         {
-            self.found = Some(record.start);
-            return Ok(Step::Stop);
+            let noted = note.unix_us();
+            let first = *self.first_us.get_or_insert(noted);
+            if noted <= self.unix_us {
+                self.found = Some(record.start);
+            }
+            self.is_over = noted <= self.unix_us || noted.saturating_sub(first) > LOOKS_ON_US;
+            if self.is_over {
+                return Ok(Step::Stop);
+            }
         }
         Ok(Step::On)
     }
@@ -177,14 +191,15 @@ impl Reader for Again<'_> {
     }
 }
 
-/// Where the log from `from` on notes a time again that is not behind `unix_us`, if it does. What cannot be read there is not needed for a restore.
+/// Where the log from `from` on notes a time again that is not behind `unix_us`, if it does within [`LOOKS_ON_US`]. What cannot be read there is not needed
+/// for a restore.
 fn noted_again(
     folder: &Folder,
     parts: &[Part],
     (from, unix_us): (u64, u64),
     look: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Option<u64>> {
-    let mut again = Again { from, unix_us, found: None, look };
+    let mut again = Again { from, unix_us, found: None, first_us: None, is_over: false, look };
     for (index, part) in parts.iter().enumerate() {
         let is_before = parts.get(index + 1).is_some_and(|next| next.begin.first <= from);
         if is_before || part.end.is_some_and(|end| end.end <= from || end.latest_unix_us == 0) {
@@ -195,7 +210,7 @@ fn noted_again(
             Err(Error::Io(_) | Error::Backup(_)) => {}
             read => drop(read?),
         }
-        if again.found.is_some() {
+        if again.is_over {
             break;
         }
     }

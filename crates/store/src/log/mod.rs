@@ -75,7 +75,7 @@ pub(crate) use record::RecordView;
 pub use record::{ChangeView, Changes, GroupBuilder, Record, RecordKind, TxnEvent, TxnInfo};
 pub use recover::Recovery;
 pub use redo::{RedoEntry, RedoTable};
-pub(crate) use segment::{BLOCK, OPEN_MAX, SegmentHeader, is_ours, segment_path};
+pub(crate) use segment::{BLOCK, SegmentHeader, is_ours, segment_path};
 pub(crate) use walk::{Met, Step, Walk};
 
 /// Pages of one note that they came home: the shortest record there is a limit for has room for so many.

@@ -46,7 +46,7 @@ const FLAG_FIRST: u32 = 1;
 const CHECKSUM: usize = BLOCK as usize - 8;
 const FILL_CHUNK: u64 = 256 << 10;
 /// Files that stay open: far fewer than a process may have, however long the log is.
-pub(crate) const OPEN_MAX: usize = 64;
+const OPEN_MAX: usize = 64;
 
 /// Length of the writes that fill a new segment; so much memory is kept for them as long as the log is open, in bytes.
 pub(super) fn fill_chunk(segment_size: u64) -> u64 {
@@ -456,7 +456,7 @@ impl Segments {
         }
         self.disk.sync_dir(&self.folder).map_err(for_now).inspect_err(|error| {
             // Where the folder was not opened, nothing of it was lost.
-            self.folder_failed.store(!matches!(error, Error::NoSpace(_)), SeqCst);
+            self.folder_failed.store(!matches!(error, Error::TooManyFiles(_)), SeqCst);
         })
     }
 
@@ -497,7 +497,7 @@ impl Segments {
     fn is_whole(&self, number: u64) -> Result<bool> {
         match self.look_into(number) {
             // That says nothing of the file.
-            Err(error @ Error::NoSpace(_)) => Err(error),
+            Err(error @ Error::TooManyFiles(_)) => Err(error),
             found => Ok(found.is_ok_and(|file| file.len().is_ok_and(|len| len == self.size))),
         }
     }
@@ -589,7 +589,7 @@ pub(crate) fn side_by_side<T: Send + 'static>(
 /// That too many files are open is no failure of the device: as where it is full, nothing was changed, and the same may go well later.
 fn for_now(error: gannet_io::Error) -> Error {
     match error.kind() {
-        ErrorKind::TooManyOpen => Error::NoSpace(error.to_string()),
+        ErrorKind::TooManyOpen => Error::TooManyFiles(error.to_string()),
         _ => error.into(),
     }
 }

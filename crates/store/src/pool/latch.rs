@@ -17,6 +17,7 @@
 //!
 //! Waiters spin briefly, then park on the word's address. `models/` checks all of this in every order that the memory model allows.
 
+use gannet_base::clock;
 use gannet_base::sync;
 use gannet_base::sync::atomic::{AtomicU64, Ordering, fence};
 use std::hint;
@@ -60,16 +61,30 @@ impl Latch {
         self.acquire(EXCLUSIVE, |word| word + SHARED_ONE, wanted)
     }
 
-    /// Waits until whoever wants the latch exclusively has had it, or for as long as courtesy asks.
+    /// Waits until whoever wants the latch exclusively has got it, or for as long as courtesy asks: who is woken before, as the last one has let go who shared
+    /// it, waits on, or he would be there first again.
     #[cold]
     fn let_another_go_first(&self) {
         let still_wanted = || {
             let set_parked = |word: u64| (word & WANTED != 0).then_some(word | PARKED);
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set_parked).is_ok()
         };
-        if !sync::park(self.key(), still_wanted, Some(COURTESY)) {
-            // He may be gone; if he is not, he says it again.
-            self.0.fetch_and(!WANTED, Ordering::Relaxed);
+        let begun = clock::now();
+        let mut left = COURTESY;
+        while self.0.load(Ordering::Relaxed) & WANTED != 0 {
+            if left.is_zero() || !sync::park(self.key(), still_wanted, Some(left)) {
+                // He may be gone; if he is not, he says it again.
+                return self.want_no_more();
+            }
+            left = COURTESY.saturating_sub(clock::now() - begun);
+        }
+    }
+
+    /// Nobody is let go first any more: those who wait for that go on.
+    fn want_no_more(&self) {
+        let before = self.0.fetch_and(!WANTED, Ordering::Relaxed);
+        if before & WANTED != 0 && before & PARKED != 0 {
+            self.wake();
         }
     }
 
@@ -118,6 +133,10 @@ impl Latch {
                     return true;
                 }
             } else if !wanted() {
+                if is_impatient {
+                    // What the latch guards from now on is not what others were to wait for.
+                    self.want_no_more();
+                }
                 return false;
             } else if spins < SPINS && !gannet_base::sim::active() {
                 spins += 1;
@@ -128,7 +147,8 @@ impl Latch {
                 let patience = (blocking & SHARED_MASK != 0).then_some(PATIENCE);
                 let is_woken = self.park(blocking, marks, patience, &wanted);
                 parks += 1;
-                is_impatient |= !is_woken || parks >= IN_VAIN;
+                // Who would share it has to wait for one at a time, and is let in with all the others.
+                is_impatient |= patience.is_some() && (!is_woken || parks >= IN_VAIN);
             }
         }
     }
@@ -225,7 +245,7 @@ impl Latch {
 mod tests {
     use super::*;
     use gannet_base::sim::Simulation;
-    use gannet_base::{clock, thread};
+    use gannet_base::thread;
     use std::sync::Arc;
 
     #[test]
@@ -311,6 +331,42 @@ mod tests {
             };
             let (waited, _) = Simulation::new(seed).max_steps(1_000_000).run(run).unwrap();
             assert!(waited < Duration::from_millis(5), "seed {seed}: {waited:?}");
+        }
+    }
+
+    /// Else each who came later would wait as long as courtesy asks, for nobody.
+    #[test]
+    fn nobody_is_wanted_any_more_when_all_have_had_it_or_given_up() {
+        for seed in 0..200 {
+            let run = || {
+                let latch = Arc::new(Latch::default());
+                let over = Arc::new(AtomicU64::new(0));
+                let work = |number: u64, latch: Arc<Latch>, over: Arc<AtomicU64>| {
+                    move || {
+                        for time in 0..30 {
+                            if number < 3 {
+                                // One of them has had enough soon.
+                                let wanted = || number > 0 || over.load(Ordering::Relaxed) < 20;
+                                if latch.exclusive_while(wanted) {
+                                    clock::sleep(Duration::from_micros(50));
+                                    latch.release_exclusive();
+                                }
+                            } else if latch.shared_while(|| true) {
+                                clock::sleep(Duration::from_micros(20 * (number + time % 3)));
+                                latch.release_shared();
+                            }
+                            over.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                };
+                let threads: Vec<_> = (0..8)
+                    .map(|number| thread::spawn("t", work(number, Arc::clone(&latch), Arc::clone(&over))))
+                    .collect();
+                threads.into_iter().for_each(|thread| thread.join().unwrap());
+                latch.0.load(Ordering::Relaxed)
+            };
+            let word = Simulation::new(seed).max_steps(1_000_000).run(run).unwrap();
+            assert_eq!(word & (WANTED | EXCLUSIVE | SHARED_MASK), 0, "seed {seed}");
         }
     }
 }

@@ -169,7 +169,7 @@ fn too_many_open_files_were_a_device_that_has_failed() {
     }
     assert!(room > SEGMENT && log.end().0 > until - SEGMENT, "{room}, {} of {until}", log.end().0);
     let refused = log.prepare();
-    assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::TooManyFiles(_))), "{refused:?}");
     assert_eq!(sim.list(folder()).unwrap(), files, "none was given up for that");
     sim.set_faults(Faults::default());
     log.prepare().unwrap();
