@@ -70,6 +70,24 @@ struct Image {
 }
 
 impl Image {
+    /// What a crash leaves of a disk.
+    fn behind_a_crash(disk: &SimDisk) -> Self {
+        let disk = disk.crash_image(1);
+        let bytes = disk.contents(Path::new(FILE)).unwrap();
+        Image { disk, bytes }
+    }
+
+    /// Page and place of the one undo record of a kind for keys that begin so.
+    fn undo_record(&self, key: &[u8], kind: u8) -> (usize, usize) {
+        let records = self.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
+            let page = self.page(number);
+            let is_it = |at: &usize| page[*at + UNDO_HEADER..].starts_with(key) && page[*at + 2] == kind;
+            (0..PAGE - UNDO_HEADER).find(is_it).map(|at| (number, at))
+        });
+        let [record] = records.collect::<Vec<_>>()[..] else { panic!("one record") };
+        record
+    }
+
     fn new() -> Self {
         let disk = SimDisk::new(1);
         create(&disk).close().unwrap();
@@ -234,16 +252,8 @@ fn a_tree_of_which_a_crash_has_left_undo_that_cannot_be_read_kept_the_database_s
     let mut dropping = db.begin(TransactionOptions::default());
     assert!(dropping.drop_tree("one").unwrap());
     db.checkpoint().unwrap();
-    let disk = disk.crash_image(1);
-    let bytes = disk.contents(Path::new(FILE)).unwrap();
-    let mut image = Image { disk, bytes };
-    let records = image.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
-        let page = image.page(number);
-        let is_drop =
-            |at: &usize| page[*at + UNDO_HEADER..].starts_with(b"one") && page[*at + 2] == UNDO_DELETE;
-        (0..PAGE - UNDO_HEADER).find(is_drop).map(|at| (number, at))
-    });
-    let [(page, at)] = records.collect::<Vec<_>>()[..] else { panic!("one drop") };
+    let mut image = Image::behind_a_crash(&disk);
+    let (page, at) = image.undo_record(b"one", UNDO_DELETE);
     image.change(page, |page| page[at + UNDO_WRITER_AT] ^= 0x40);
     let db = open(&image.disk);
     let mut txn = db.begin(TransactionOptions::default());
@@ -266,16 +276,8 @@ fn undo_that_cannot_be_read_made_sound_long_values_lost_space() {
     txn.put(&tree, b"long", b"short").unwrap();
     txn.commit().unwrap();
     db.checkpoint().unwrap();
-    let disk = disk.crash_image(1);
-    let bytes = disk.contents(Path::new(FILE)).unwrap();
-    let mut image = Image { disk, bytes };
-    let records = image.pages(PageKind::Undo).into_iter().filter_map(|(number, _)| {
-        let page = image.page(number);
-        let is_put =
-            |at: &usize| page[*at + UNDO_HEADER..].starts_with(b"long") && page[*at + 2] == UNDO_UPDATE;
-        (0..PAGE - UNDO_HEADER).find(is_put).map(|at| (number, at))
-    });
-    let [(page, at)] = records.collect::<Vec<_>>()[..] else { panic!("one change") };
+    let mut image = Image::behind_a_crash(&disk);
+    let (page, at) = image.undo_record(b"long", UNDO_UPDATE);
     image.change(page, |page| page[at + 2] = 99);
     let report = image.check();
     assert_found(&report, page, "no undo record", |stake| *stake == Stake::History);
