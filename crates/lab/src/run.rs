@@ -202,8 +202,9 @@ fn supervise(driver: &dyn Driver, stage: &Stage<'_>, stop: &AtomicBool) -> Outco
     let mut interrupted = !go_on(Instant::now() + stage.plan.warm_up);
     let (counters, cpu) = (driver.counters(), crate::machine::cpu_time());
     let start = Instant::now();
-    // Not over an end that a failed worker has called.
-    let _ = stage.phase.compare_exchange(WARMING, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
+    // Who is interrupted before it measures nothing at all; and not over an end that a failed worker has called.
+    let next = if interrupted { ENDED } else { MEASURING };
+    let _ = stage.phase.compare_exchange(WARMING, next, Ordering::Relaxed, Ordering::Relaxed);
     let interval = stage.plan.interval;
     let mut per_interval = Vec::new();
     let mut before = 0;
