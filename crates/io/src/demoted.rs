@@ -2,8 +2,8 @@
 //! makes it. What goes through it counts with the disk underneath, as that class.
 
 use crate::{
-    Class, Completion, Disk, Durability, File, ModeReport, ModeRequest, OpenOptions, Queue, Request, Result,
-    stats,
+    AtomicWrites, Class, Completion, Disk, Durability, File, ModeReport, ModeRequest, OpenOptions, Queue,
+    Request, Result, stats,
 };
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -168,8 +168,8 @@ impl File for DemotedFile {
         self.under.lock()
     }
 
-    fn atomic_write_max(&self) -> usize {
-        self.under.atomic_write_max()
+    fn atomic_writes(&self) -> AtomicWrites {
+        self.under.atomic_writes()
     }
 
     fn cached_bytes(&self) -> Option<u64> {

@@ -124,6 +124,32 @@ pub struct ModeReport {
     pub reason: String,
 }
 
+/// Which writes a device makes whole or not at all by itself (`RWF_ATOMIC`): at offsets that are multiples of their length, which is a
+/// power of two of no less and no more bytes than this. What a file system would do by writing elsewhere first does not count: the
+/// double-write ring is faster than that, and needs no free space for each page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AtomicWrites {
+    /// Bytes of the shortest one.
+    pub min: usize,
+    /// Bytes of the longest one; 0 when the device promises nothing.
+    pub max: usize,
+}
+
+impl AtomicWrites {
+    /// The device promises nothing.
+    pub const NONE: AtomicWrites = AtomicWrites { min: 0, max: 0 };
+
+    /// All up to this length.
+    pub const fn up_to(max: usize) -> Self {
+        AtomicWrites { min: if max == 0 { 0 } else { 1 }, max }
+    }
+
+    /// Whether those of so many bytes are among them.
+    pub fn have(self, len: usize) -> bool {
+        len.is_power_of_two() && (self.min..=self.max).contains(&len)
+    }
+}
+
 /// Who a request is for. The order is the order of precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Class {
@@ -352,9 +378,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// process. Nothing is written, other handles may come and go. When somebody else holds it: [`ErrorKind::Locked`].
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>>;
 
-    /// Largest power-of-two write, in bytes, that the device makes whole or not at all (`RWF_ATOMIC`); 0 when it
-    /// promises nothing.
-    fn atomic_write_max(&self) -> usize;
+    /// The writes that the device itself makes whole or not at all.
+    fn atomic_writes(&self) -> AtomicWrites;
 
     /// Bytes of this file that the OS cache holds, by `cachestat(2)` or `mincore(2)`; `None` where neither works.
     fn cached_bytes(&self) -> Option<u64>;

@@ -8,7 +8,9 @@
 #![expect(unsafe_code, reason = "reads and passes on memory of requests that their submitters vouch for")]
 
 use crate::trace::{Event, Writer};
-use crate::{Class, Completion, Direction, Disk, Durability, Error, ErrorKind, File, IoSlice, ModeReport};
+use crate::{
+    AtomicWrites, Class, Completion, Direction, Disk, Durability, Error, ErrorKind, File, IoSlice, ModeReport,
+};
 use crate::{OpenOptions, Queue, Request, Result, stats};
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -236,8 +238,8 @@ impl File for RecordedFile {
         self.under.lock()
     }
 
-    fn atomic_write_max(&self) -> usize {
-        self.under.atomic_write_max()
+    fn atomic_writes(&self) -> AtomicWrites {
+        self.under.atomic_writes()
     }
 
     fn cached_bytes(&self) -> Option<u64> {

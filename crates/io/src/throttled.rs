@@ -14,8 +14,8 @@ use crate::real::Settled;
 use crate::reaping::Reaping;
 use crate::stats::Operation;
 use crate::{
-    BackendReport, Calibration, Class, Completion, Direction, Disk, Durability, Error, ErrorKind, File,
-    ModeReport,
+    AtomicWrites, BackendReport, Calibration, Class, Completion, Direction, Disk, Durability, Error,
+    ErrorKind, File, ModeReport,
 };
 use crate::{OpenOptions, Queue, Request, Result, stats};
 use gannet_base::clock::{self, Instant};
@@ -334,8 +334,8 @@ impl File for ThrottledFile {
         self.under.lock()
     }
 
-    fn atomic_write_max(&self) -> usize {
-        self.under.atomic_write_max()
+    fn atomic_writes(&self) -> AtomicWrites {
+        self.under.atomic_writes()
     }
 
     fn cached_bytes(&self) -> Option<u64> {

@@ -6,9 +6,9 @@ use gannet_base::sync::Mutex;
 use gannet_base::{clock, random, thread};
 use gannet_io::stats::Operation;
 use gannet_io::{
-    AlignedBuffer, Backend, CalibrationPlan, Class, Completion, Direction, Disk, Durability, ErrorKind, File,
-    IoSlice, Mode, ModeRequest, OpenOptions, Queue, RealDisk, RealOptions, Request, Result, calibrate,
-    residency,
+    AlignedBuffer, AtomicWrites, Backend, CalibrationPlan, Class, Completion, Direction, Disk, Durability,
+    ErrorKind, File, IoSlice, Mode, ModeRequest, OpenOptions, Queue, RealDisk, RealOptions, Request, Result,
+    calibrate, residency,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ fn wrong_requests_are_refused_and_poison_nothing() {
     let many = vec![slice(&mut buffer); 1025];
     let ended = run(&*queue, vec![request(&file, Direction::Read, 0, many)]);
     assert_eq!(ended[0].1.as_ref().unwrap_err().kind(), ErrorKind::Invalid);
-    let too_much = AlignedBuffer::zeroed((2 * file.atomic_write_max()).max(BLOCK)).len();
+    let too_much = AlignedBuffer::zeroed((2 * file.atomic_writes().max).max(BLOCK)).len();
     let mut large = AlignedBuffer::zeroed(too_much);
     let atomic = Direction::WriteAtomic(Durability::Durable);
     let ended = run(&*queue, vec![request(&file, atomic, 0, vec![slice(&mut large)])]);
@@ -206,12 +206,12 @@ fn an_atomic_write_of_the_size_the_device_promises_works() {
     let folder = folder();
     let disk = disk(Backend::Auto);
     let file = with_blocks(&disk, &folder.path().join("file"), ModeRequest::Auto, 8);
-    let len = file.atomic_write_max();
-    if len == 0 {
+    let AtomicWrites { min, max } = file.atomic_writes();
+    if max == 0 {
         return;
     }
     let queue = disk.queue(1).unwrap();
-    let mut buffer = AlignedBuffer::zeroed(len.min(4 * BLOCK));
+    let mut buffer = AlignedBuffer::zeroed(max.min(4 * BLOCK).max(min));
     buffer.fill(5);
     let write = request(&file, Direction::WriteAtomic(Durability::Durable), 0, vec![slice(&mut buffer)]);
     run(&*queue, vec![write]).remove(0).1.unwrap();

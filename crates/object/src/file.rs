@@ -6,7 +6,8 @@ use crate::upload::Upload;
 use gannet_base::clock;
 use gannet_io::stats::Operation;
 use gannet_io::{
-    Class, Durability, Error, ErrorKind, File, Mode, ModeReport, ModeRequest, Passing, Result, SECTOR,
+    AtomicWrites, Class, Durability, Error, ErrorKind, File, Mode, ModeReport, ModeRequest, Passing, Result,
+    SECTOR,
 };
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt};
@@ -189,8 +190,8 @@ impl File for ObjectFile {
         self.being_written("lock").map(|_| Box::new(()) as _)
     }
 
-    fn atomic_write_max(&self) -> usize {
-        0
+    fn atomic_writes(&self) -> AtomicWrites {
+        AtomicWrites::NONE
     }
 
     fn cached_bytes(&self) -> Option<u64> {

@@ -421,7 +421,7 @@ fn probe_mode(disk: &RealDisk, path: &Path, requested: ModeRequest, remarks: &mu
         "effective": mode.effective.name(),
         "reason": mode.reason,
         "alignment_bytes": file.alignment(),
-        "atomic_write_bytes": file.atomic_write_max(),
+        "atomic_write_bytes": file.atomic_writes().max,
     }))
 }
 

@@ -15,8 +15,10 @@ use crate::admission::Shared;
 use crate::real::transfer::{Step, Transfer, wait_for_memory};
 use crate::real::{FILE_PERMISSIONS, lock, mode, sys};
 use crate::stats::Operation;
-use crate::{AlignedBuffer, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode, ModeReport};
-use crate::{OpenOptions, Result};
+use crate::{
+    AlignedBuffer, AtomicWrites, Class, Direction, Durability, Error, ErrorKind, File, IoSlice, Mode,
+};
+use crate::{ModeReport, OpenOptions, Result};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::Mutex;
 use std::any::Any;
@@ -41,7 +43,7 @@ pub struct RealFile {
     writable: bool,
     mode: ModeReport,
     alignment: usize,
-    atomic_max: usize,
+    atomic: AtomicWrites,
     /// Flags of every transfer, from the mode.
     base_flags: i32,
     /// Whether `RWF_DSYNC` works here; cleared for good when the system refuses it.
@@ -73,7 +75,7 @@ impl RealFile {
             base_flags: if probed.report.effective == Mode::Uncached { sys::RWF_DONTCACHE } else { 0 },
             mode: probed.report,
             alignment: probed.alignment,
-            atomic_max: probed.atomic_max,
+            atomic: probed.atomic,
             durable_writes: AtomicBool::new(cfg!(target_os = "linux")),
             poisoned: AtomicBool::new(false),
             cached: AtomicU64::new(0),
@@ -158,13 +160,14 @@ impl RealFile {
             }
         }
         if let Direction::WriteAtomic(_) = direction {
-            let fits = slices.len() == 1 && total.is_power_of_two() && total <= self.atomic_max;
+            let fits = slices.len() == 1 && self.atomic.have(total);
             if !fits || !offset.is_multiple_of(total as u64) {
                 let text = format!(
                     "{total} bytes in {} slices at offset {offset} cannot be written atomically; the device \
-                     writes aligned powers of two up to {} bytes whole",
+                     writes aligned powers of two from {} up to {} bytes whole",
                     slices.len(),
-                    self.atomic_max
+                    self.atomic.min,
+                    self.atomic.max
                 );
                 return invalid(text);
             }
@@ -405,8 +408,8 @@ impl File for RealFile {
         lock::lock_file(&self.file, &self.path)
     }
 
-    fn atomic_write_max(&self) -> usize {
-        self.atomic_max
+    fn atomic_writes(&self) -> AtomicWrites {
+        self.atomic
     }
 
     fn cached_bytes(&self) -> Option<u64> {

@@ -96,8 +96,12 @@ pub(crate) struct Traits {
     pub(crate) memory_alignment: usize,
     /// Alignment of offsets and lengths; 0 when direct I/O is not possible.
     pub(crate) offset_alignment: usize,
-    /// Largest atomic write in bytes; 0 for none (Linux 6.11).
-    pub(crate) atomic_max: usize,
+    /// Bytes of the shortest and of the longest atomic write that the file system offers; zeros for none (Linux 6.11).
+    pub(crate) atomic: (usize, usize),
+    /// Bytes of the longest that it makes without writing elsewhere first; 0 where it does not say (Linux 6.16).
+    pub(crate) atomic_fast: usize,
+    /// The device below it, as the system numbers it.
+    pub(crate) device: (u32, u32),
 }
 
 /// `struct statx`, with fields newer than some C libraries know.
@@ -106,18 +110,29 @@ pub(crate) struct Traits {
 #[derive(Default)]
 struct Statx {
     mask: u32,
-    before: ([u32; 32], [u32; 3]),
+    before: [u32; 31],
+    special: (u32, u32),
+    device: (u32, u32),
     mount: u64,
     dio_mem_align: u32,
     dio_offset_align: u32,
     subvolume: u64,
     atomic_write_unit_min: u32,
     atomic_write_unit_max: u32,
-    after: [u64; 10],
+    atomic_write_segments_max: u32,
+    dio_read_offset_align: u32,
+    atomic_write_unit_max_opt: u32,
+    spare: u32,
+    after: [u64; 8],
 }
 
 #[cfg(target_os = "linux")]
-const _: () = assert!(size_of::<Statx>() == 256 && std::mem::offset_of!(Statx, dio_mem_align) == 0x98);
+const _: () = assert!(
+    size_of::<Statx>() == 256
+        && std::mem::offset_of!(Statx, device) == 0x88
+        && std::mem::offset_of!(Statx, dio_mem_align) == 0x98
+        && std::mem::offset_of!(Statx, atomic_write_unit_max_opt) == 0xb8
+);
 
 /// Direct and atomic I/O traits of an open file.
 #[cfg(target_os = "linux")]
@@ -144,8 +159,31 @@ pub(crate) fn traits(file: &File) -> Traits {
         direct_known: has(STATX_DIOALIGN),
         memory_alignment: answer.dio_mem_align as usize,
         offset_alignment: answer.dio_offset_align as usize,
-        atomic_max: if has(STATX_WRITE_ATOMIC) { answer.atomic_write_unit_max as usize } else { 0 },
+        atomic: match has(STATX_WRITE_ATOMIC) {
+            true => (answer.atomic_write_unit_min as usize, answer.atomic_write_unit_max as usize),
+            false => (0, 0),
+        },
+        atomic_fast: answer.atomic_write_unit_max_opt as usize,
+        device: answer.device,
     }
+}
+
+/// Bytes of the longest write that a disk, or the disk with this partition, makes whole or not at all; 0 where nothing is said.
+#[cfg(target_os = "linux")]
+pub(crate) fn atomic_max_of_device((major, minor): (u32, u32)) -> usize {
+    const LIMIT: &str = "queue/atomic_write_unit_max_bytes";
+    let device = format!("/sys/dev/block/{major}:{minor}");
+    [format!("{device}/{LIMIT}"), format!("{device}/../{LIMIT}")]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Nothing is known elsewhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn atomic_max_of_device(_device: (u32, u32)) -> usize {
+    0
 }
 
 /// Nothing is known elsewhere.

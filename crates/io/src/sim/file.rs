@@ -4,7 +4,9 @@ use super::inode::{Change, WriteKind};
 use super::state::Handle;
 use super::{Shared, pause};
 use crate::stats::Operation;
-use crate::{Class, Durability, Error, ErrorKind, File, Mode, ModeReport, ModeRequest, Result, SECTOR};
+use crate::{
+    AtomicWrites, Class, Durability, Error, ErrorKind, File, Mode, ModeReport, ModeRequest, Result, SECTOR,
+};
 use gannet_base::clock;
 use std::any::Any;
 use std::fmt;
@@ -150,8 +152,8 @@ impl File for SimFile {
         Ok(Box::new(token))
     }
 
-    fn atomic_write_max(&self) -> usize {
-        self.shared.state.lock().settings.atomic_write_max
+    fn atomic_writes(&self) -> AtomicWrites {
+        AtomicWrites::up_to(self.shared.state.lock().settings.atomic_write_max)
     }
 
     fn cached_bytes(&self) -> Option<u64> {

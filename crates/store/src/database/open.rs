@@ -296,7 +296,7 @@ impl Database {
         }
     }
 
-    /// The double-write ring, unless the device makes writes of a page whole by itself.
+    /// The double-write ring, unless the device makes writes of a page whole by itself, and the file was never on one that does not.
     pub(super) fn open_ring(
         disk: &dyn Disk,
         data: &dyn File,
@@ -306,7 +306,7 @@ impl Database {
     ) -> Result<Option<Arc<dyn File>>> {
         let path = folder.join(RING);
         let exists = disk.exists(&path)?;
-        if data.atomic_write_max() >= page_size && !exists {
+        if data.atomic_writes().have(page_size) && !exists {
             return Ok(None);
         }
         let mut open = gannet_io::OpenOptions::read_write().mode(options.mode);
