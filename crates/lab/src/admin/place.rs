@@ -303,6 +303,10 @@ impl Place {
         let (server, out) = (self.server()?, self.out());
         let command = task.command(server, &out, number, haste)?;
         let unsynced = task.unsynced(server, &out, number);
+        if task.makes_database() {
+            // Who restores or loads does not find in the page cache what was made just now: it was made long ago, or elsewhere.
+            crate::confine::chill(&[task::source(&out)])?;
+        }
         let (mut ran, text, complaint) =
             self.finish(task.name(), command, limit, weighs, ends_early, unsynced.as_deref())?;
         ran.said = match ran.is_complete {

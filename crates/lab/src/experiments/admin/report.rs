@@ -166,7 +166,7 @@ impl Found<'_> {
             Part::Text(format!(
                 "TPC-C with {} warehouses, {} of memory. {held} {} users without think times, each transaction committed durably, work over {socket}; {outside}. Each task is a step of its own on a fresh copy of the loaded data: {} s of users that do not count, then {} s without the task, with it, without it, in a closed loop (full \
                  load); then the same in an open loop at half of that throughput (half load), where latency counts from when a transaction comes in. A task begins again when it has ended, once a second \
-                 at most; the time with it lasts until it has ended, {} s at most, and its first run's time counts. What makes files runs {MADE_MOST} times at most, a sweep once, and the users leave then. Gannet's tasks run beside users at full load once more, with --job-pace full: they do not make way then. Then the users are gone and it runs alone. Files are removed only when nobody is \
+                 at most; the time with it lasts until it has ended, {} s at most, and its first run's time counts. What makes files runs {MADE_MOST} times at most, a sweep once, and the users leave then. Gannet's tasks run beside users at full load once more, with --job-pace full: they do not make way then. Then the users are gone and it runs alone. What a restore or a load reads is not in the page cache when it begins. Files are removed only when nobody is \
                  measured.{rough}",
                 plan.warehouses,
                 format_size(plan.memory()),
