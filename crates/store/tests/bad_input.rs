@@ -328,6 +328,41 @@ fn a_full_disk_refuses_work_and_loses_nothing() {
     assert_eq!(read_all(&db).unwrap(), rows);
 }
 
+#[test]
+fn an_opening_that_finds_no_room_leaves_a_closed_file_complete() {
+    let mut refused = 0;
+    for n in 1..20 {
+        let disk = SimDisk::new(n);
+        let db = create_on(&disk).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        txn.put(&tree, b"key", b"value").unwrap();
+        txn.commit().unwrap();
+        db.close().unwrap();
+        let log =
+            || disk.files().into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "log"));
+        // There was never room for more than what is in use.
+        log().skip(1).for_each(|file| disk.remove(&file).unwrap());
+        disk.set_faults(Faults { no_space: Chance::At(vec![n]), ..Faults::default() });
+        let opened = open(&disk);
+        if disk.injected().is_empty() {
+            break;
+        }
+        disk.set_faults(Faults::default());
+        let Err(error) = opened else { continue };
+        refused += 1;
+        assert!(matches!(error, Error::NoSpace(_)), "{error}");
+        log().for_each(|file| disk.remove(&file).unwrap());
+        let rows = read_all(&open(&disk).unwrap()).unwrap();
+        assert_eq!(
+            rows,
+            Rows::from([(b"key".to_vec(), b"value".to_vec())]),
+            "without its log, after: {error}"
+        );
+    }
+    assert!(refused > 0);
+}
+
 fn create_on(disk: &SimDisk) -> Result<Database> {
     let create = CreateOptions { page_size: PAGE as usize, segment_size: 1 << 18 };
     engine(disk).create(Path::new(FILE), &create, &options())

@@ -32,6 +32,7 @@ use crate::writeback::PageWriter;
 use crate::{Error, Result};
 use gannet_base::clock::{self, Instant};
 use gannet_base::sync::{Condvar, Mutex};
+use gannet_base::units::format_size;
 use gannet_base::{Lsn, TxnId};
 use gannet_io::{Class, Disk, File, ModeRequest};
 use std::collections::BTreeMap;
@@ -239,6 +240,8 @@ impl Database {
             Some(log) => {
                 let kept = holds.then(|| log.oldest_kept()).transpose()?;
                 let unarchived = kept.map(|kept| log.hold_from(kept.max(archived.unwrap_or_default())));
+                // A closed file is complete without its log, and stays so where there is no room for that.
+                log.make_room_to_start().map_err(|error| no_room_to_open(path, meta.segment_size, error))?;
                 meta.write_both(&*file)?;
                 log.start_writing(meta.incarnation)?;
                 (log, unarchived)
@@ -702,6 +705,17 @@ impl Drop for Detach<'_> {
 /// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
 /// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
 /// the database is open.
+/// What is missing, and that nothing is lost.
+fn no_room_to_open(path: &Path, segment_size: u64, error: Error) -> Error {
+    match error {
+        Error::NoSpace(what) => Error::NoSpace(format!(
+            "{what}; opening {path:?} needs room for one more log segment, {}: nothing was changed; make room, or take the file with its log elsewhere",
+            format_size(segment_size)
+        )),
+        other => other,
+    }
+}
+
 fn begin_log(
     engine: &Engine,
     folder: &Path,

@@ -321,7 +321,7 @@ impl Log {
             last_crc: 0,
             first: true,
             index: Index::new(end, budget)?,
-            unsealed: Unsealed { incarnation: 0, tail: None },
+            unsealed: Unsealed { incarnation: 0, tail: None, has_room: false },
         };
         let inner = Inner::new(options, segments, budget, Lsn(end), None, resumption)?;
         inner.start_writing(incarnation)?;
@@ -344,6 +344,14 @@ impl Log {
         let (recovery, resumption) = Scanner::new(&segments, budget, *known)?.run()?;
         let inner = Inner::new(options, segments, budget, known.redo_from, known.held_from, resumption)?;
         Ok((recovery, Log { inner }))
+    }
+
+    /// Makes the segment ready in which the log goes on, which may find no room: before the data file says that it is not closed, and needs the log.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; nothing has changed then that a reader of the log could tell.
+    pub fn make_room_to_start(&self) -> Result<()> {
+        self.inner.make_room_to_start()
     }
 
     /// Ends the segment the crash left and opens the log for appending in a new life. The caller has made

@@ -64,6 +64,8 @@ pub(crate) struct Unsealed {
     pub(crate) incarnation: u32,
     /// The bytes of the crashed segment's last, unfinished block; `None` when the log ends at a segment's boundary.
     pub(crate) tail: Option<Vec<u8>>,
+    /// The segment that the log goes on in is ready.
+    pub(crate) has_room: bool,
 }
 
 /// What the log needs to go on.
@@ -353,6 +355,7 @@ impl<'a> Scanner<'a> {
             tail: header
                 .filter(|_| end < start + self.segments.size)
                 .map(|_| bytes[(block - start) as usize..(end - start) as usize].to_vec()),
+            has_room: false,
         };
         if present {
             self.check_no_hole(&bytes, number, start, end)?;

@@ -12,27 +12,46 @@
 use super::Inner;
 use super::append::State;
 use super::record::{Head, Identity, MIN_RECORD_LEN, Place, RecordKind, TRAILER_LEN};
+use super::recover::Unsealed;
 use super::segment::BLOCK;
 use crate::{Error, Result};
 use gannet_io::{Class, Durability};
 use std::sync::atomic::Ordering::Release;
 
+fn started_already() -> Error {
+    Error::Invalid("the log is started already".into())
+}
+
 impl Inner {
+    /// See [`Log::make_room_to_start`](super::Log::make_room_to_start).
+    pub(crate) fn make_room_to_start(&self) -> Result<()> {
+        match self.unsealed.lock().as_mut() {
+            Some(unsealed) => self.make_room_for(unsealed, self.state.lock().end),
+            None => Err(started_already()),
+        }
+    }
+
+    fn make_room_for(&self, unsealed: &mut Unsealed, end: u64) -> Result<()> {
+        if !unsealed.has_room {
+            let next = end.div_ceil(self.segments.size);
+            self.segments.begin_at(next);
+            // No commit waits yet: it is filled.
+            self.segments.make_ready(next, Class::Foreground)?;
+            unsealed.has_room = true;
+        }
+        Ok(())
+    }
+
     /// Seals the crashed segment and opens the log for appending as `incarnation`.
     pub(crate) fn start_writing(&self, incarnation: u32) -> Result<()> {
         let mut unsealed = self.unsealed.lock();
-        let Some(resumed) = unsealed.as_ref() else {
-            return Err(Error::Invalid("the log is started already".into()));
-        };
+        let Some(resumed) = unsealed.as_mut() else { return Err(started_already()) };
         if incarnation <= resumed.incarnation {
             let text = format!("incarnation {incarnation} cannot follow {}", resumed.incarnation);
             return Err(Error::Invalid(text));
         }
         let mut state = self.state.lock();
-        let next = state.end.div_ceil(self.segments.size);
-        self.segments.begin_at(next);
-        // No commit waits yet: it is filled.
-        self.segments.make_ready(next, Class::Foreground)?;
+        self.make_room_for(resumed, state.end)?;
         if let Some(tail) = &resumed.tail {
             self.seal_crashed(&mut state, resumed.incarnation, tail)
                 .inspect_err(|error| state.flush.refuse(error))?;
