@@ -887,6 +887,32 @@ fn a_row_that_was_waited_for_is_joined_anew() {
 }
 
 #[test]
+fn what_is_locked_together_is_looked_at_again_together() {
+    let tables = "create table a (id int primary key, v int); create table b (id int primary key, w int);
+        create table c (k int primary key, n text);
+        insert into a values (1, 10), (2, 20); insert into b values (1, 10), (2, 20); insert into c values (0, 'zero')";
+    for (sql, expected) in [
+        ("select a.id, v, w from a join b on a.v = b.w order by a.id for update", "1 15 15;2 25 25"),
+        (
+            "select a.id, v, w from a, b where a.id = b.id and a.v - b.w = 0 order by 1 for share",
+            "1 15 15;2 25 25",
+        ),
+        ("select x.id, x.v, y.v from a x join a y on x.v = y.v order by 1 for update", "1 15 15;2 25 25"),
+        (
+            "select a.id, n from a join b on a.id = b.id left join c on c.k = a.v - b.w order by 1 for update of a, b",
+            "1 zero;2 zero",
+        ),
+        ("select a.id from a join b on a.id = b.id where a.v = 10 order by 1 for update", ""),
+    ] {
+        let fixture = Fixture::new(tables);
+        let changes = "update a set v = v + 5; update b set w = w + 5";
+        let rows = behind(&fixture, "", changes, sql, "commit").unwrap().text();
+        let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows.join(";"), expected, "{sql}");
+    }
+}
+
+#[test]
 fn repeatable_read_refuses_what_others_have_changed() {
     let fixture = Fixture::new(TABLE);
     let begin = "begin isolation level repeatable read; select * from t";

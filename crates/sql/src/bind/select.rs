@@ -96,8 +96,8 @@ impl<'a> Binder<'a> {
             }
             rel = Rel::Filter { input: Box::new(rel), predicate };
         }
-        let items = self.items(&select.projection)?;
-        let groups = self.groups(&select.group_by, &items)?;
+        let mut items = self.items(&select.projection)?;
+        let groups = self.groups(&select.group_by, &mut items)?;
         let having = match &select.having {
             Some(having) => Some(self.within(Clause::Having, |this| {
                 let typed = this.expr(having)?;
@@ -122,12 +122,15 @@ impl<'a> Binder<'a> {
         }
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => false,
-            Some(Distinct::Distinct) => true,
+            Some(Distinct::Distinct) => {
+                parts.items.iter_mut().try_for_each(|item| self.settle_item(item))?;
+                true
+            }
             Some(Distinct::On(list)) if list.is_empty() => {
                 return Err(Error::new(SqlState::SYNTAX_ERROR, "syntax error at or near \")\""));
             }
             Some(Distinct::On(list)) => {
-                let (on, places) = self.distinct_on(list, &parts.items)?;
+                let (on, places) = self.distinct_on(list, &mut parts.items)?;
                 (parts.distinct_on, parts.distinct_places) = (Some(on), places);
                 false
             }
@@ -231,6 +234,16 @@ impl<'a> Binder<'a> {
         Item { name, typed, id }
     }
 
+    /// Makes text of an item that has no type yet, as rows are compared by it: what the list is for does not give it one any more.
+    fn settle_item(&mut self, item: &mut Item) -> Result<()> {
+        if item.typed.ty == Type::Unknown {
+            item.typed = self.settle(copy(&item.typed)?)?;
+            let column = &mut self.columns.0[item.id.0 as usize];
+            (column.ty, column.modifier) = (item.typed.ty, item.typed.modifier);
+        }
+        Ok(())
+    }
+
     /// Whether a column comes from this level, not from a query around it.
     fn is_own(&mut self, id: ColumnId) -> bool {
         let owner = self.owner(id);
@@ -241,7 +254,7 @@ impl<'a> Binder<'a> {
     }
 
     /// GROUP BY: expressions, numbers of items, or names of items (where no column has the name).
-    fn groups(&mut self, group_by: &'a GroupByExpr, items: &[Item]) -> Result<Vec<Typed>> {
+    fn groups(&mut self, group_by: &'a GroupByExpr, items: &mut [Item]) -> Result<Vec<Typed>> {
         let GroupByExpr::Expressions(list, modifiers) = group_by else {
             return Err(Error::unsupported("GROUP BY ALL"));
         };
@@ -249,18 +262,25 @@ impl<'a> Binder<'a> {
             return Err(Error::unsupported("GROUP BY with a modifier"));
         }
         let mut groups: Vec<Typed> = Vec::new();
-        for expr in list {
+        let mut left: Vec<&'a Expr> = list.iter().rev().collect();
+        while let Some(expr) = left.pop() {
             match expr {
                 Expr::Rollup(_) => return Err(Error::unsupported("ROLLUP")),
                 Expr::Cube(_) => return Err(Error::unsupported("CUBE")),
                 Expr::GroupingSets(_) => return Err(Error::unsupported("GROUPING SETS")),
-                // All rows are one group, unless other groups are named.
-                Expr::Tuple(parts) if parts.is_empty() => continue,
+                // Each of them by itself. Where there is none all rows are one group, unless other groups are named.
+                Expr::Tuple(parts) => {
+                    left.extend(parts.iter().rev());
+                    continue;
+                }
                 _ => {}
             }
             let group = self.within(Clause::GroupBy, |this| {
                 let typed = match this.item_reference(expr, items, "GROUP BY", true)? {
-                    Some(index) => copy(&items[index].typed)?,
+                    Some(index) => {
+                        this.settle_item(&mut items[index])?;
+                        copy(&items[index].typed)?
+                    }
                     None => this.expr(expr)?,
                 };
                 this.settle(typed)
@@ -327,14 +347,18 @@ impl<'a> Binder<'a> {
     }
 
     /// Each once, with where it stands.
-    fn distinct_on(&mut self, list: &'a [Expr], items: &[Item]) -> Result<(Vec<Scalar>, Vec<Option<usize>>)> {
+    fn distinct_on(
+        &mut self,
+        list: &'a [Expr],
+        items: &mut [Item],
+    ) -> Result<(Vec<Scalar>, Vec<Option<usize>>)> {
         let (mut on, mut places) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
         for expr in list {
             let scalar = self.within(Clause::DistinctOn, |this| {
                 match this.item_reference(expr, items, "DISTINCT ON", false)? {
                     Some(index) => {
-                        let typed = copy(&items[index].typed)?;
-                        Ok(this.settle(typed)?.scalar)
+                        this.settle_item(&mut items[index])?;
+                        Ok(copy(&items[index].typed)?.scalar)
                     }
                     None => {
                         let typed = this.expr(expr)?;
@@ -355,18 +379,18 @@ impl<'a> Binder<'a> {
             let (scalar, item) = self.within(Clause::OrderBy, |this| {
                 let item = this.item_reference(expr, &parts.items, "ORDER BY", false)?;
                 let typed = match item {
-                    Some(index) => copy(&parts.items[index].typed)?,
+                    Some(index) => {
+                        this.settle_item(&mut parts.items[index])?;
+                        copy(&parts.items[index].typed)?
+                    }
                     None => this.expr(expr)?,
                 };
-                // As it is written: what has no type yet gets one here and in the list.
                 let listed = parts.items.iter().any(|item| same(&item.typed.scalar, &typed.scalar));
                 if distinct && !listed {
                     let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
                     let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
                     return Err(place(error, position(expr.span())));
                 }
-                // What gets its type only now is no longer the item.
-                let item = item.filter(|_| typed.ty != Type::Unknown);
                 Ok((this.settle(typed)?.scalar, item))
             })?;
             let key = super::query::sort_key(scalar, options, with_fill.as_ref())?;

@@ -59,8 +59,10 @@ impl LockRows {
         LockRows { input, targets, recheck, width, batch: Batch::new() }
     }
 
-    /// Locks what stands behind a row of the input; false when the row does not pass.
+    /// Locks what stands behind a row of the input; false when the row does not pass. It is looked at again when all of it is locked: what another
+    /// transaction has changed together is seen together.
     fn lock(&self, context: &Context<'_>, row: &mut [Value]) -> Result<bool> {
+        let mut before = None;
         for target in &*self.targets {
             while let Some((key, bytes)) = identity(row, target.target.identity)? {
                 match target.lock(context, &key, &bytes)? {
@@ -68,16 +70,15 @@ impl LockRows {
                     Some(Outcome::Moved) => return Err(describe::moved()),
                     Some(Outcome::Done) => break,
                     Some(Outcome::Changed(newer)) => {
-                        let before = eval_all(&self.recheck.fixed, row, context)?;
-                        target.target.reread(row, &key, &newer)?;
-                        if !self.recheck.passes(row, &before.0, context)? {
-                            return Ok(false);
+                        if before.is_none() {
+                            before = Some(eval_all(&self.recheck.fixed, row, context)?);
                         }
+                        target.target.reread(row, &key, &newer)?;
                     }
                 }
             }
         }
-        Ok(true)
+        before.map_or(Ok(true), |before| self.recheck.passes(row, &before.0, context))
     }
 }
 
