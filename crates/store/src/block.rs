@@ -88,6 +88,11 @@ impl Block {
         &mut self.buffer
     }
 
+    /// Bytes of the buffer.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// What the last transfer was of.
     pub(crate) fn transferred(&self) -> &[u8] {
         assert!(!self.under_way, "the device has the block");

@@ -294,7 +294,17 @@ impl Engine {
 
     /// A new temporary file in [`EngineOptions::temp_folder`].
     pub fn temp_file(&self) -> Result<TempFile> {
-        self.temp.create()
+        self.temp_file_within(u64::MAX)
+    }
+
+    /// The same for who may take so many bytes, if that is less than [`Engine::work_limit`]: its blocks are smaller then.
+    pub fn temp_file_within(&self, bytes: u64) -> Result<TempFile> {
+        self.temp.create(bytes)
+    }
+
+    /// Bytes of a block of a temporary file that somebody makes now who may take so many: a reader or writer has three at most.
+    pub fn temp_block_bytes(&self, within: u64) -> u64 {
+        self.temp.block_bytes(within)
     }
 
     /// A place for jobs: those of a database have one of their own ([`Database::jobs`]).

@@ -4,7 +4,8 @@
 //! 1. What is held is charged before it is handed out; the budget's limit is never exceeded.
 //! 2. Frames given up for somebody come back, to those pools that gave them, when the budget has room for them again.
 //! 3. As long as frames have anything to give, a part of the budget is left for those who cannot ask frames for room: cursors,
-//!    sessions, plans. One large sort does not make everybody else's statements fail.
+//!    sessions, plans. One large sort does not make everybody else's statements fail. Who can do with less takes nothing of that part
+//!    even when frames have nothing to give ([`WorkMemory::grow_leaving`]): so who spills finds memory for a block to write with.
 //!
 //! Who needs a few KiB for a statement does not take them from frames, nor give them back, one by one: frames give some more than is asked
 //! for, and come back once there is room for more than that. In between statements touch a counter and no lock.
@@ -23,8 +24,9 @@ const WORK_SHARE: u64 = 4;
 const UNUSED_SHARE: u64 = 2;
 /// And no more than this fraction of the budget: he and one who comes later, with his share, are within half of it.
 const ALONE_SHARE: u64 = 8;
-/// The least that one operation may count on, in bytes.
+/// The least that one operation may count on, in bytes, and the least where there are so many that they would not have that together.
 const WORK_LEAST: u64 = 1 << 20;
+const WORK_LEAST_OF_MANY: u64 = 256 << 10;
 /// Fraction of the budget that is left for others.
 const LEFT_SHARE: u64 = 32;
 /// Frames come back when there is room for twice this fraction of the budget besides what is left for others, as far as room for once of it stays.
@@ -92,7 +94,7 @@ impl Lender {
     pub(crate) fn memory(&self, purpose: Purpose, bytes: u64) -> Result<WorkMemory> {
         let lender = self.clone();
         let mut memory = WorkMemory { lender, purpose, charge: None, counted: false };
-        memory.set(bytes)?;
+        memory.set(bytes, 0)?;
         Ok(memory)
     }
 
@@ -110,7 +112,9 @@ impl Lender {
     /// See [`crate::Engine::work_share`].
     pub(crate) fn work_share(&self) -> u64 {
         let holders = self.holders.load(Ordering::Relaxed).max(1);
-        (self.budget.limit() / WORK_SHARE / holders).max(WORK_LEAST)
+        let limit = self.budget.limit();
+        let least = WORK_LEAST.min(limit / 4 * 3 / holders).max(WORK_LEAST_OF_MANY);
+        (limit / WORK_SHARE / holders).max(least)
     }
 
     /// Has page frames give `bytes` of memory to the budget, for something that charges it on its own, until the
@@ -249,7 +253,21 @@ impl WorkMemory {
 
     /// Takes `bytes` more; where the budget has no room for them, [`Error::Memory`], and what is held stays as it is.
     pub fn grow(&mut self, bytes: u64) -> Result<()> {
-        self.set(self.bytes().saturating_add(bytes))
+        self.set(self.bytes().saturating_add(bytes), 0)
+    }
+
+    /// The same for who can do with less: where frames have nothing to give, it takes nothing of what is left for others.
+    pub fn grow_leaving(&mut self, bytes: u64) -> Result<()> {
+        let left = left_for_others(&self.lender.budget);
+        self.set(self.bytes().saturating_add(bytes), left)
+    }
+
+    /// It is no operation's any more, with which others would have to be content with less.
+    pub fn uncounted(mut self) -> Self {
+        if std::mem::take(&mut self.counted) {
+            self.lender.holders.fetch_sub(1, Ordering::Relaxed);
+        }
+        self
     }
 
     /// Gives back all but `bytes`; does nothing when no more are held.
@@ -260,19 +278,18 @@ impl WorkMemory {
         self.lender.take_back();
     }
 
-    fn set(&mut self, bytes: u64) -> Result<()> {
+    /// Holds `bytes` in all, and grows to that only where `left` stay free.
+    fn set(&mut self, bytes: u64, left: u64) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes());
         let mut asking = if more > 0 { self.lender.keep_room(more)? } else { None };
         loop {
-            let result = match &mut self.charge {
-                Some(charge) => charge.resize(bytes),
-                None => self.lender.budget.charge(self.purpose, bytes).map(|charge| {
-                    self.charge = Some(charge);
-                }),
+            let charge = match &mut self.charge {
+                Some(charge) => charge,
+                none => none.insert(self.lender.budget.charge(self.purpose, 0).map_err(Error::Memory)?),
             };
-            let Err(refusal) = result else { return Ok(()) };
+            let Err(refusal) = charge.resize_leaving(bytes, left) else { return Ok(()) };
             asking.get_or_insert_with(|| self.lender.ask());
-            let missing = refusal.requested - (refusal.limit - refusal.used).min(refusal.requested);
+            let missing = refusal.used.saturating_add(refusal.requested).saturating_sub(refusal.limit);
             let outcome = self.lender.lend_frames(missing);
             if !matches!(outcome, Ok(true)) {
                 drop(asking);

@@ -163,6 +163,40 @@ fn blocks_are_charged_and_make_do_with_little() {
 }
 
 #[test]
+fn a_writer_or_reader_makes_do_with_a_small_block_where_there_is_no_room_for_a_large_one() {
+    let engine = simulated(&SimDisk::new(4));
+    let free = || engine.budget().limit() - engine.budget().used();
+    let content = bytes(2, 300_000);
+    let file = write(&engine, &content, 1);
+    let mut hog = engine.work_memory(free() - (20 << 10)).unwrap();
+    assert!(file.block_bytes() > 20 << 10);
+    check(&file, &content, 0, content.len(), &mut Generator::new(1));
+    let mut writer = file.writer().unwrap();
+    let from = writer.position() as usize;
+    writer.write_all(&content).unwrap();
+    let file = writer.finish().unwrap();
+    // Where there is none at all the file is as it was.
+    hog.grow(free()).unwrap();
+    let Err((file, Error::Memory(_))) = file.writer_or_file() else { panic!("there is no memory") };
+    drop(hog);
+    check(&file, &content, 0, content.len(), &mut Generator::new(2));
+    let mut again = vec![0; content.len()];
+    file.reader(from as u64, file.len()).unwrap().read_exact(&mut again).unwrap();
+    assert!(again == content);
+}
+
+#[test]
+fn whose_memory_is_limited_has_smaller_blocks() {
+    let engine = simulated(&SimDisk::new(4));
+    let block = |file: TempFile| file.block_bytes();
+    let most = block(engine.temp_file().unwrap());
+    assert!(most > 64 << 10 && engine.temp_block_bytes(u64::MAX) == most);
+    assert_eq!(block(engine.temp_file_within(64 << 10).unwrap()), 16 << 10);
+    assert_eq!(engine.temp_block_bytes(2 << 20), 64 << 10);
+    assert_eq!(block(engine.temp_file_within(u64::MAX).unwrap()), most);
+}
+
+#[test]
 fn a_full_disk_is_said_and_the_file_goes() {
     let disk = SimDisk::with_settings(5, Settings { capacity_bytes: Some(4 << 20), ..Settings::default() });
     let engine = simulated(&disk);
@@ -373,6 +407,45 @@ fn a_statement_with_much_memory_leaves_some_for_others_and_for_the_log() {
     assert!(db.stats().end_lsn.0 > 4 << 18, "the log has grown by segments");
     drop(hog);
     db.close().unwrap();
+}
+
+#[test]
+fn who_can_do_with_less_takes_nothing_of_what_is_left_for_others() {
+    let engine = simulated(&SimDisk::new(12));
+    let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let db = engine.create(Path::new("w.gnt"), &create, &OpenOptions::default()).unwrap();
+    let free = || engine.budget().limit() - engine.budget().used();
+    let left = engine.budget().limit() / 32;
+    let mut hogs: Vec<_> = (0..3).map(|_| engine.work_memory(0).unwrap()).collect();
+    for hog in &mut hogs {
+        while hog.grow_leaving(1 << 14).is_ok() {}
+        assert!(free() >= left, "{} bytes are left", free());
+    }
+    let taken: u64 = hogs.iter().map(gannet_store::WorkMemory::bytes).sum();
+    assert!(taken > engine.budget().limit() / 2, "frames have given what they had: {taken}");
+    // So whoever comes next has some, and who spills a block.
+    let session = engine.memory(Purpose::Sessions, left / 2).unwrap();
+    let file = write(&engine, &bytes(1, 100_000), 1);
+    drop((session, file));
+    let held = hogs[0].bytes();
+    hogs[0].shrink_to(held - (1 << 16));
+    hogs[0].grow_leaving(1 << 16).unwrap();
+    drop(hogs);
+    db.close().unwrap();
+}
+
+#[test]
+fn very_many_have_room_together_for_what_each_counts_on() {
+    let engine = simulated(&SimDisk::new(9));
+    let many: Vec<_> = (0..24).map(|_| engine.work_memory(1).unwrap()).collect();
+    assert_eq!(engine.work_share(), 512 << 10, "of 16 MiB");
+    let more: Vec<_> = (0..100).map(|_| engine.work_memory(1).unwrap()).collect();
+    assert_eq!(engine.work_share(), 256 << 10);
+    let others = many.into_iter().map(gannet_store::WorkMemory::uncounted).collect::<Vec<_>>();
+    drop(more);
+    assert_eq!(engine.work_share(), 4 << 20, "what is no operation's does not count");
+    drop(others);
+    assert_eq!(engine.budget().used_for(Purpose::Work), 0);
 }
 
 #[test]

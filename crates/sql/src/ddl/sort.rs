@@ -245,7 +245,7 @@ impl Sorter {
     ) -> Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => self.engine.temp_file()?,
+            None => self.engine.temp_file_within(self.limit())?,
         };
         let mut writer = RunWriter::new(file, check)?;
         let from = writer.position();
@@ -267,7 +267,9 @@ impl Sorter {
         }
         self.free_block();
         let limit = self.limit();
-        let fits = |this: &Self| readers_within(limit, this.in_memory(), this.longest).min(FAN_IN.1);
+        let block = self.file.as_ref().map(TempFile::block_bytes);
+        let block = block.unwrap_or_else(|| self.engine.temp_block_bytes(limit));
+        let fits = |this: &Self| readers_within(limit, this.in_memory(), this.longest, block).min(FAN_IN.1);
         let in_file = self.in_file() as u64;
         if in_file > 0 && (self.in_memory() > limit / 2 || in_file > fits(&self)) {
             // Readers of the file need memory, too.
@@ -278,7 +280,8 @@ impl Sorter {
         let in_memory = self.runs.split_off(self.in_file());
         let Sorter { engine, memory, mut file, mut runs, .. } = self;
         while runs.len() > fan_in {
-            let longer = merge_pass(&engine, file.take(), runs, fan_in, check)?;
+            let into = engine.temp_file_within(limit)?;
+            let longer = merge_pass(into, file.take(), runs, fan_in, check)?;
             (file, runs) = (Some(longer.0), longer.1);
         }
         runs.extend(in_memory);
@@ -361,13 +364,13 @@ impl<'c> RunWriter<'c> {
 
 /// Merges groups of so many runs, which are in the file, into longer ones in another one.
 fn merge_pass(
-    engine: &Engine,
+    into: TempFile,
     file: Option<TempFile>,
     runs: Vec<Run>,
     fan_in: usize,
     check: &dyn Fn() -> Result<()>,
 ) -> Result<(TempFile, Vec<Run>)> {
-    let mut writer = RunWriter::new(engine.temp_file()?, check)?;
+    let mut writer = RunWriter::new(into, check)?;
     let mut longer = Vec::new();
     let mut runs = runs.into_iter();
     loop {

@@ -8,7 +8,6 @@
 use super::join::buffer::{RowBuffer, RowCursor, RowGatherer};
 use super::{Batch, Context, Operator};
 use crate::Result;
-use crate::types::Value;
 
 /// See the module.
 #[derive(Debug)]
@@ -18,8 +17,6 @@ pub(super) struct Keep {
     state: State,
     /// A run was cut short when its rows filled a file already: they are not gathered again.
     hopeless: bool,
-    /// A row on its way.
-    row: Vec<Value>,
 }
 
 #[derive(Debug)]
@@ -32,7 +29,7 @@ enum State {
 
 impl Keep {
     pub(super) fn new(node: usize, input: Box<dyn Operator>, width: usize) -> Self {
-        Keep { node, width, state: State::Run(input, None), hopeless: false, row: Vec::new() }
+        Keep { node, width, state: State::Run(input, None), hopeless: false }
     }
 }
 
@@ -44,9 +41,7 @@ impl Operator for Keep {
                 if more {
                     if let Some(gathered) = gathered {
                         for row in out.iter() {
-                            self.row.clear();
-                            self.row.extend_from_slice(row);
-                            gathered.push(&mut self.row, context)?;
+                            gathered.push_copy(row, context)?;
                         }
                     }
                 } else if let Some(gathered) = gathered.take() {

@@ -1,6 +1,7 @@
 //! Distinct keys, numbered as they come: what groups, sets and the lists of IN are looked up in.
 
 use super::arena::{Arena, RowRef};
+use super::computed::RowCharges;
 use super::expr::eval_into;
 use super::hash::{hash_key, is_exact};
 use super::spill::{Fields, encode_row};
@@ -42,15 +43,46 @@ impl KeyExprs {
         &'a self,
         row: &'a [Value],
         context: &'a Context<'_>,
-        scratch: &'a mut Vec<Value>,
+        made: &'a mut MadeKey,
     ) -> Result<&'a [Value]> {
         if let Some(first) = self.part_of_row {
             return Ok(&row[first..first + self.exprs.len()]);
         }
-        scratch.clear();
-        // Whoever keeps the key charges it.
-        eval_into(&self.exprs, row, context, scratch)?;
-        Ok(scratch)
+        made.clear();
+        made.charges = eval_into(&self.exprs, row, context, &mut made.values)?;
+        Ok(&made.values)
+    }
+
+    /// Whether the key of a row is that of another one by other expressions.
+    pub(super) fn agree(
+        &self,
+        row: &[Value],
+        others: &KeyExprs,
+        other: &[Value],
+        context: &Context<'_>,
+    ) -> Result<bool> {
+        for (expr, of_other) in self.exprs.iter().zip(&others.exprs) {
+            if *expr.eval(row, context)? != *of_other.eval(other, context)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A key that is no part of its row. A long one is charged until the next one is made, or it is forgotten; whoever keeps it charges it, too.
+#[derive(Debug, Default)]
+pub(super) struct MadeKey {
+    values: Vec<Value>,
+    charges: RowCharges,
+}
+
+impl MadeKey {
+    /// Forgets it.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.charges.clear();
     }
 }
 

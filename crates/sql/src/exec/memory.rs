@@ -1,7 +1,10 @@
 //! What an operator holds of the engine's memory.
+//!
+//! What can be spilled takes nothing of what the budget leaves for others, and keeps a block beside for whoever writes it: so where memory ends it is
+//! spilled, and does not fail.
 
-use super::Context;
-use crate::{Error, Result};
+use super::{Charge, Context};
+use crate::Result;
 use gannet_store::{Engine, WorkMemory};
 use std::sync::{Mutex, PoisonError};
 
@@ -10,6 +13,9 @@ const LEAST: u64 = 16 << 10;
 /// The most that is charged beyond what is needed.
 const AHEAD_MOST: u64 = 4 << 20;
 
+/// Kept for the first block of whoever spills, beside what can be spilled.
+const WRITER: u64 = 16 << 10;
+
 /// A statement whose operators hold more than this takes a turn.
 const MUCH: u64 = 64 << 10;
 
@@ -17,8 +23,10 @@ const MUCH: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     held: Option<WorkMemory>,
-    /// Bytes of `held`.
+    /// Bytes of `held` that are in use, or will be.
     bytes: u64,
+    /// Those that are kept for a writer.
+    for_writer: u64,
     /// The most that was ever held.
     peak: u64,
 }
@@ -42,12 +50,21 @@ impl Memory {
         }
         let ample = (bytes + (bytes / 2).min(AHEAD_MOST)).max(LEAST).min(limit);
         let engine = &context.session.engine;
-        Ok(self.try_set(engine, ample)? || self.try_set(engine, bytes)?)
+        let held = self.try_set(engine, ample)? || self.try_set(engine, bytes)?;
+        self.tell(context);
+        Ok(held)
     }
 
-    /// Holds `bytes` in all; false where the budget ends before.
+    /// Who waits for a turn waits for what is held, too.
+    pub(super) fn tell(&self, context: &Context<'_>) {
+        if self.bytes > MUCH {
+            context.session.turn.widen(self.bytes);
+        }
+    }
+
+    /// Holds `bytes` in all, and a block for a writer; false where the budget, but for what it leaves for others, ends before.
     fn try_set(&mut self, engine: &Engine, bytes: u64) -> Result<bool> {
-        match self.set(engine, bytes) {
+        match self.set(engine, bytes, WRITER, WorkMemory::grow_leaving) {
             Ok(()) => Ok(true),
             Err(gannet_store::Error::Memory(_)) => Ok(false),
             Err(error) => Err(error.into()),
@@ -59,34 +76,65 @@ impl Memory {
         if bytes as u64 > self.bytes {
             await_turn(context, bytes as u64)?;
             let ample = bytes as u64 + (bytes as u64 / 4).clamp(LEAST, AHEAD_MOST);
-            if self.set(&context.session.engine, ample).is_err() {
-                self.set(&context.session.engine, bytes as u64).map_err(Error::from)?;
+            let (engine, for_writer) = (&context.session.engine, self.for_writer);
+            if self.set(engine, ample, for_writer, WorkMemory::grow_leaving).is_err() {
+                self.set(engine, bytes as u64, for_writer, WorkMemory::grow)?;
             }
+            self.tell(context);
         }
         Ok(())
     }
 
-    fn set(&mut self, engine: &Engine, bytes: u64) -> gannet_store::Result<()> {
-        match &mut self.held {
-            Some(held) => held.grow(bytes - self.bytes)?,
-            None => self.held = Some(engine.work_memory(bytes)?),
-        }
-        self.bytes = bytes;
+    fn set(
+        &mut self,
+        engine: &Engine,
+        bytes: u64,
+        for_writer: u64,
+        grow: impl FnOnce(&mut WorkMemory, u64) -> gannet_store::Result<()>,
+    ) -> gannet_store::Result<()> {
+        let held = match &mut self.held {
+            Some(held) => held,
+            none => none.insert(engine.work_memory(0)?),
+        };
+        grow(held, (bytes + for_writer).saturating_sub(held.bytes()))?;
+        (self.bytes, self.for_writer) = (bytes, for_writer);
         self.peak = self.peak.max(bytes);
         Ok(())
     }
 
     /// Gives back all but `bytes`.
     pub(super) fn shrink(&mut self, bytes: usize) {
-        if let Some(held) = self.held.as_mut().filter(|held| held.bytes() > bytes as u64) {
-            held.shrink_to(bytes as u64);
+        if let Some(held) = self.held.as_mut().filter(|_| self.bytes > bytes as u64) {
             self.bytes = bytes as u64;
+            held.shrink_to(self.bytes + self.for_writer);
         }
+    }
+
+    /// Gives back what it may not hold any more, as others have come, but for `bytes`, which are in use.
+    pub(super) fn shrink_to_share(&mut self, context: &Context<'_>, bytes: usize) {
+        if self.bytes > MUCH {
+            let limit = usize::try_from(context.work_limit()).unwrap_or(usize::MAX);
+            self.shrink(limit.max(bytes));
+        }
+    }
+
+    /// Gives back what is kept for a writer: there will be one now.
+    pub(super) fn begin_writer(&mut self) {
+        self.for_writer = 0;
+        self.held.iter_mut().for_each(|held| held.shrink_to(self.bytes));
     }
 
     /// Holds `bytes` more: an error where the budget ends.
     pub(super) fn add(&mut self, context: &Context<'_>, bytes: usize) -> Result<()> {
-        self.set(&context.session.engine, self.bytes + bytes as u64).map_err(Error::from)
+        let (bytes, for_writer) = (self.bytes + bytes as u64, self.for_writer);
+        Ok(self.set(&context.session.engine, bytes, for_writer, WorkMemory::grow)?)
+    }
+
+    /// What is held becomes a value's charge.
+    pub(super) fn hand_over(&mut self) -> Charge {
+        let held = self.held.take();
+        self.release();
+        held.map(|held| Box::new(held.uncounted()))
     }
 
     /// Gives back `bytes`, which somebody else holds now.
@@ -97,7 +145,7 @@ impl Memory {
     /// Gives back everything.
     pub(super) fn release(&mut self) {
         self.held = None;
-        self.bytes = 0;
+        (self.bytes, self.for_writer) = (0, 0);
     }
 
     /// The most that was ever held, in bytes.
@@ -131,7 +179,7 @@ impl<'m> SharedMemory<'m> {
     /// Has a thread hold `needed` bytes, or some more, where it held fewer, and says how many it holds; `None` where its part, or the budget,
     /// ends before.
     pub(super) fn grow(&self, held: usize, needed: usize) -> Result<Option<usize>> {
-        let limit = self.engine.work_limit().min(self.work_bytes);
+        let limit = self.limit();
         let most = usize::try_from(limit / self.threads).unwrap_or(usize::MAX);
         if needed > most {
             return Ok(None);
@@ -145,6 +193,16 @@ impl<'m> SharedMemory<'m> {
             }
         }
         Ok(None)
+    }
+
+    /// See [`Memory::begin_writer`].
+    pub(super) fn begin_writer(&self) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).begin_writer();
+    }
+
+    /// Bytes that the operator may take, all threads together.
+    pub(super) fn limit(&self) -> u64 {
+        self.engine.work_limit().min(self.work_bytes)
     }
 }
 

@@ -114,7 +114,7 @@ impl Batch {
     #[cold]
     fn charge(&mut self, context: &Context<'_>, bytes: usize) -> Result<bool> {
         if bytes < BATCH_BYTES {
-            return match self.hold(context, BATCH_BYTES) {
+            return match self.hold(context, BATCH_BYTES, WorkMemory::grow_leaving) {
                 Ok(()) => Ok(true),
                 Err(gannet_store::Error::Memory(_)) => Ok(false),
                 Err(error) => Err(error.into()),
@@ -122,7 +122,7 @@ impl Batch {
         }
         let bytes = self.bytes();
         memory::await_room(context, bytes / self.rows)?;
-        self.hold(context, bytes)?;
+        self.hold(context, bytes, WorkMemory::grow)?;
         Ok(false)
     }
 
@@ -132,13 +132,19 @@ impl Batch {
         size_of_val(values) + values.iter().map(Value::heap_bytes).sum::<usize>()
     }
 
-    fn hold(&mut self, context: &Context<'_>, bytes: usize) -> gannet_store::Result<()> {
-        let bytes = bytes as u64;
-        match &mut self.memory {
-            Some(memory) if memory.bytes() >= bytes => {}
-            Some(memory) => memory.grow(bytes - memory.bytes())?,
-            None => self.memory = Some(context.session.engine.memory(Purpose::Work, bytes)?),
+    fn hold(
+        &mut self,
+        context: &Context<'_>,
+        bytes: usize,
+        grow: impl FnOnce(&mut WorkMemory, u64) -> gannet_store::Result<()>,
+    ) -> gannet_store::Result<()> {
+        if let Some(memory) = &mut self.memory {
+            let more = (bytes as u64).saturating_sub(memory.bytes());
+            return if more > 0 { grow(memory, more) } else { Ok(()) };
         }
+        let mut memory = context.session.engine.memory(Purpose::Work, 0)?;
+        grow(&mut memory, bytes as u64)?;
+        self.memory = Some(memory);
         Ok(())
     }
 

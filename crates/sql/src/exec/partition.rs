@@ -9,6 +9,22 @@ use crate::types::Value;
 /// Parts made at a time, least and most.
 const FAN_OUT: (u64, u64) = (4, 32);
 
+/// Rows in their parts.
+#[derive(Debug)]
+pub(super) struct Parted {
+    /// Those that have rows.
+    pub(super) parts: Vec<Option<Spilled>>,
+    /// How often the rows were divided before.
+    pub(super) level: u32,
+}
+
+impl Parted {
+    /// For rows that belong to these: they are divided in the same way.
+    pub(super) fn others(&self) -> Partitions {
+        Partitions::with(self.parts.len(), self.level)
+    }
+}
+
 /// Rows on their way into parts.
 #[derive(Debug)]
 pub(super) struct Partitions {
@@ -21,24 +37,14 @@ impl Partitions {
     /// As many as have room for the blocks of their files. `level`: how often the rows were divided before.
     pub(super) fn new(context: &Context<'_>, level: u32) -> Self {
         let limit = context.work_limit();
-        let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
+        let block = context.session.engine.temp_block_bytes(limit);
         let most = (limit / (2 * block)).clamp(FAN_OUT.0, FAN_OUT.1);
         Self::with(1 << most.ilog2(), level)
     }
 
     /// So many, a power of two.
-    pub(super) fn with(count: usize, level: u32) -> Self {
+    fn with(count: usize, level: u32) -> Self {
         Partitions { writers: (0..count).map(|_| None).collect(), level }
-    }
-
-    /// How many.
-    pub(super) fn count(&self) -> usize {
-        self.writers.len()
-    }
-
-    /// How often the rows were divided before.
-    pub(super) fn level(&self) -> u32 {
-        self.level
     }
 
     /// To which part a hash goes.
@@ -69,10 +75,11 @@ impl Partitions {
         }
     }
 
-    /// The parts, to be read.
-    pub(super) fn finish(self, context: &Context<'_>, node: usize) -> Result<Vec<Option<Spilled>>> {
+    /// The parts, to be read: their writers' blocks are given back.
+    pub(super) fn finish(self, context: &Context<'_>, node: usize) -> Result<Parted> {
         let finish =
             |writer: Option<SpillWriter>| writer.map(|writer| writer.finish(context, node)).transpose();
-        self.writers.into_iter().map(finish).collect()
+        let parts = self.writers.into_iter().map(finish).collect::<Result<_>>()?;
+        Ok(Parted { parts, level: self.level })
     }
 }

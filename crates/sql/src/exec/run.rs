@@ -174,7 +174,7 @@ impl Running {
         let mut writer: Option<SpillWriter> = None;
         while self.next(environment, BATCH_ROWS, &mut batch)? {
             if writer.is_none() {
-                writer = Some(SpillWriter::append(environment.session.engine.temp_file()?)?);
+                writer = Some(SpillWriter::within(&environment.session.engine, environment.work_bytes)?);
             }
             for row in batch.iter() {
                 writer.iter_mut().try_for_each(|writer| writer.push(row))?;

@@ -8,7 +8,7 @@
 
 use super::keys::{KeyTable, encoded_bytes};
 use super::memory::Memory;
-use super::partition::Partitions;
+use super::partition::{Parted, Partitions};
 use super::simple::Append;
 use super::spill::{RowValues, SpillReader, Spilled};
 use super::{BATCH_ROWS, Batch, CHECK_EVERY, Context, LARGE_BYTES, Operator};
@@ -40,8 +40,6 @@ pub(super) struct Set {
     stage: Stage,
     batch: Batch,
     next_row: usize,
-    /// A row of the right side with how often it is there.
-    counted: Vec<Value>,
 }
 
 /// Of a row that was given once and is not to be given again.
@@ -95,7 +93,6 @@ impl Set {
             stage: Stage::Start,
             batch: Batch::new(),
             next_row: 0,
-            counted: Vec::new(),
         }
     }
 
@@ -130,7 +127,11 @@ impl Set {
                 if self.insert(hash, row, GIVEN, context)? {
                     return Ok(true);
                 }
-                let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
+                let memory = &mut self.memory;
+                let overflow = self.overflow.get_or_insert_with(|| {
+                    memory.begin_writer();
+                    Partitions::new(context, level)
+                });
                 overflow.push(overflow.of(hash), row, context)?;
                 false
             }
@@ -195,7 +196,9 @@ impl Set {
         }
         self.right = Some(right);
         let Some(divided) = divided else { return Ok(()) };
-        let mut lefts = Partitions::with(divided.count(), divided.level());
+        // Their writers' memory is not held while the left side is read.
+        let divided = divided.finish(context, self.node)?;
+        let mut lefts = divided.others();
         while self.left.next(context, BATCH_ROWS, &mut batch)? {
             context.check()?;
             for row in batch.iter() {
@@ -221,6 +224,7 @@ impl Set {
             Some(parts) => parts,
             none => {
                 let parts = none.insert(Partitions::new(context, level));
+                self.memory.begin_writer();
                 self.empty_into(parts, context)?;
                 parts
             }
@@ -230,7 +234,7 @@ impl Set {
 
     /// Moves a row of the right side into its part: with how often it is there, where that counts.
     fn push_right(
-        &mut self,
+        &self,
         parts: &mut Partitions,
         row: &[Value],
         copies: u64,
@@ -240,10 +244,8 @@ impl Set {
         if !self.all {
             return parts.push(part, row, context);
         }
-        self.counted.clear();
-        self.counted.extend_from_slice(row);
-        self.counted.push(Value::Int(copies as i64));
-        parts.push(part, &self.counted, context)
+        let copies = Value::Int(copies as i64);
+        parts.push(part, row.iter().chain([&copies]), context)
     }
 
     /// Divides what the table has.
@@ -265,16 +267,12 @@ impl Set {
     fn add_parts(
         &mut self,
         lefts: Partitions,
-        rights: Option<Partitions>,
+        rights: Option<Parted>,
         has_one_hash: bool,
         context: &Context<'_>,
     ) -> Result<()> {
-        let level = lefts.level();
-        let lefts = lefts.finish(context, self.node)?;
-        let rights = match rights {
-            Some(rights) => rights.finish(context, self.node)?,
-            None => lefts.iter().map(|_| None).collect(),
-        };
+        let Parted { parts: lefts, level } = lefts.finish(context, self.node)?;
+        let rights = rights.map_or_else(|| lefts.iter().map(|_| None).collect(), |rights| rights.parts);
         let parts =
             lefts.into_iter().zip(rights).map(|(left, right)| Part { left, right, level, has_one_hash });
         // Without rows on the left there is no result.
@@ -286,6 +284,7 @@ impl Set {
     /// Begins with the next part; false when there is none.
     fn next_part(&mut self, context: &Context<'_>) -> Result<bool> {
         self.clear();
+        self.memory.shrink_to_share(context, self.table.bytes_with(0));
         let Some(Part { left: Some(left), right, level, has_one_hash }) = self.parts.pop() else {
             return Ok(false);
         };
@@ -316,7 +315,8 @@ impl Set {
             self.stage = Stage::Look(Some(Box::new((reader, level + 1))));
             return Ok(true);
         };
-        let mut lefts = Partitions::with(divided.count(), divided.level());
+        let divided = divided.finish(context, self.node)?;
+        let mut lefts = divided.others();
         let mut batch = Batch::new();
         batch.reset(self.width);
         while reader.fill(&mut batch, context)? {

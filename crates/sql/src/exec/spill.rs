@@ -513,6 +513,13 @@ impl RowValues {
             *self = RowValues::default();
         }
     }
+
+    /// Becomes empty.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        self.forget_long();
+        self.values.clear();
+    }
 }
 
 impl std::ops::Deref for RowValues {
@@ -529,10 +536,9 @@ pub(super) fn row_room<'v>(row: impl IntoIterator<Item = &'v Value>) -> usize {
     ROW_HEADER + row.into_iter().map(|value| size_of::<Value>() + 8 + value.heap_bytes()).sum::<usize>()
 }
 
-/// How many readers of temporary files have room within `limit` beside what is `held`: each has three blocks, see `gannet_store::TempFile`,
-/// and a row where the longest one is charged.
-pub(crate) fn readers_within(limit: u64, held: u64, longest: usize) -> u64 {
-    let block = (limit / 32).next_power_of_two().clamp(16 << 10, 256 << 10);
+/// How many readers of temporary files have room within `limit` beside what is `held`: each has three blocks of so many bytes, see
+/// `gannet_store::TempFile`, and a row where the longest one is charged.
+pub(crate) fn readers_within(limit: u64, held: u64, longest: usize, block: u64) -> u64 {
     let row = if longest > LARGE_BYTES { longest as u64 } else { 0 };
     limit.saturating_sub(held) / (3 * block + row)
 }
@@ -571,18 +577,22 @@ pub(super) struct SpillWriter {
 impl SpillWriter {
     /// To a file of its own.
     pub(super) fn new(context: &Context<'_>) -> Result<Self> {
-        Self::within(&context.session.engine)
+        Self::within(&context.session.engine, context.work_limit())
     }
 
-    /// The same for who has no context.
-    pub(super) fn within(engine: &Engine) -> Result<Self> {
-        Self::append(engine.temp_file()?)
+    /// The same for who has no context, and may take so many bytes.
+    pub(super) fn within(engine: &Engine, limit: u64) -> Result<Self> {
+        Self::append(engine.temp_file_within(limit)?).map_err(|(_, error)| error)
     }
 
-    /// Behind what a file has already.
-    pub(super) fn append(file: TempFile) -> Result<Self> {
-        let writer = file.writer()?;
-        Ok(SpillWriter { from: writer.position(), writer, scratch: RowBytes::default(), rows: 0 })
+    /// Behind what a file has already, which comes back where there is no memory for a block.
+    pub(super) fn append(file: TempFile) -> std::result::Result<Self, (TempFile, Error)> {
+        match file.writer_or_file() {
+            Ok(writer) => {
+                Ok(SpillWriter { from: writer.position(), writer, scratch: RowBytes::default(), rows: 0 })
+            }
+            Err((file, error)) => Err((file, error.into())),
+        }
     }
 
     /// Adds a row.

@@ -235,8 +235,9 @@ impl State {
             }
             self.memory.demand(context, bytes * 2)?;
         }
-        self.memory.release();
-        Made::new(Value::Array(Arc::new(Array { element, values, lower: 1 })), context)
+        values.shrink_to_fit();
+        let array = Value::Array(Arc::new(Array { element, values, lower: 1 }));
+        Made::with_room(array, self.memory.hand_over(), context)
     }
 
     /// ANY or ALL of the rows to come.

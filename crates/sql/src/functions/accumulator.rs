@@ -371,7 +371,9 @@ impl Accumulator {
             State::Text(text) => text.map_or(Value::Null, Value::Text),
             State::Bytes(bytes) => bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.into())),
             State::Array { values: None, .. } => Value::Null,
-            State::Array { element, values: Some(values), .. } => {
+            State::Array { element, values: Some(mut values), .. } => {
+                // An array is charged for its elements.
+                values.shrink_to_fit();
                 Value::Array(Arc::new(Array { element, values, lower: 1 }))
             }
         })
@@ -414,6 +416,9 @@ impl Accumulator {
     pub fn finish_bytes(&self) -> usize {
         match &self.0 {
             State::Bytes(Some(bytes)) => bytes.capacity() + bytes.len(),
+            State::Array { values: Some(values), .. } if values.capacity() > values.len() => {
+                self.heap_bytes() + values.len() * size_of::<Value>()
+            }
             _ => self.heap_bytes(),
         }
     }

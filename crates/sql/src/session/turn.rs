@@ -138,6 +138,13 @@ impl SessionTurn {
         if self.has_turn.load(Relaxed) { Ok(()) } else { self.take(bytes, Duration::ZERO) }
     }
 
+    /// The statement, if it has a turn, has come to hold `bytes`.
+    pub(crate) fn widen(&self, bytes: u64) {
+        if self.has_turn.load(Relaxed) {
+            self.turn.lock().iter().for_each(|turn| turn.widen(bytes));
+        }
+    }
+
     /// Takes a turn for about `bytes`, unless the statement has one, which is then said to need so much. Who keeps others waiting waits for
     /// a `moment` only. [`Error::Cancelled`] when the statement is ended while it waits.
     #[cold]

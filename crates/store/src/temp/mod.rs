@@ -5,7 +5,8 @@
 //!    possible. Nothing of it is ever made durable.
 //! 2. It is removed when its last handle goes. What a crash leaves behind is removed when the next engine with the same
 //!    folder starts, by whoever that is, but never while the process that made it lives.
-//! 3. The memory of its blocks is charged to the budget. One block is enough to go on; more make it faster.
+//! 3. The memory of its blocks is charged to the budget. One block is enough to go on, and may be a small one; more, and larger ones, make it
+//!    faster, and are taken only where something is left for others.
 //!
 //! # Names
 //! ```text
@@ -19,9 +20,9 @@
 
 mod stream;
 
-use crate::Result;
 use crate::block::Block;
 use crate::work::{Lender, WorkMemory};
+use crate::{Error, Result};
 use gannet_base::memory::Purpose;
 use gannet_base::random;
 use gannet_base::sync::Mutex;
@@ -115,8 +116,14 @@ impl TempSpace {
         }
     }
 
-    /// Makes an empty file.
-    pub(crate) fn create(self: &Arc<Self>) -> Result<TempFile> {
+    /// Bytes of a block of a file that somebody makes now who may take `within` bytes.
+    pub(crate) fn block_bytes(&self, within: u64) -> u64 {
+        let share = self.lender.work_limit().min(within);
+        (share / BLOCKS_OF_A_SHARE).next_power_of_two().clamp(BLOCK_LEAST, BLOCK_MOST)
+    }
+
+    /// Makes an empty file, for who may take `within` bytes.
+    pub(crate) fn create(self: &Arc<Self>, within: u64) -> Result<TempFile> {
         let (path, queue) = {
             let mut home = self.home.lock();
             if home.is_none() {
@@ -131,8 +138,7 @@ impl TempSpace {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
         self.counters.open_files.fetch_add(1, Ordering::Relaxed);
         let alignment = file.alignment().max(BUFFER_ALIGNMENT);
-        let wanted = (self.lender.work_limit() / BLOCKS_OF_A_SHARE).clamp(BLOCK_LEAST, BLOCK_MOST);
-        let block = (wanted.next_power_of_two() as usize).max(alignment);
+        let block = (self.block_bytes(within) as usize).max(alignment);
         let storage = Storage { file, queue, space: Arc::clone(self), alignment: alignment as u64, block };
         Ok(TempFile { storage: Arc::new(storage), len: 0 })
     }
@@ -223,14 +229,27 @@ struct Storage {
     space: Arc<TempSpace>,
     /// Offsets and lengths of all transfers are multiples of it.
     alignment: u64,
-    /// Bytes of a block.
+    /// Bytes of a block, where there is memory for it.
     block: usize,
 }
 
 impl Storage {
-    /// A zeroed block; fails when the budget has no room for it.
-    fn new_block(&self) -> Result<Block> {
-        Ok(Block::new(&self.queue, self.space.charge(self.block as u64)?))
+    /// A zeroed block without which nothing goes on: a small one where a larger one would leave too little for others.
+    fn first_block(&self) -> Result<Block> {
+        match self.further_block(self.block) {
+            Err(Error::Memory(_)) => {
+                let least = BLOCK_LEAST.max(self.alignment).min(self.block as u64);
+                Ok(Block::new(&self.queue, self.space.charge(least)?))
+            }
+            other => other,
+        }
+    }
+
+    /// A zeroed block of `bytes` that there can be done without; fails where it would leave too little for others.
+    fn further_block(&self, bytes: usize) -> Result<Block> {
+        let mut memory = self.space.charge(0)?;
+        memory.grow_leaving(bytes as u64)?;
+        Ok(Block::new(&self.queue, memory))
     }
 }
 
@@ -274,8 +293,18 @@ impl TempFile {
         self.len == 0
     }
 
+    /// Bytes of its blocks, of which a reader or writer has three at most.
+    pub fn block_bytes(&self) -> u64 {
+        self.storage.block as u64
+    }
+
     /// Goes on writing at the end: [`TempWriter::position`] says where that is. Readers may go on meanwhile.
     pub fn writer(self) -> Result<TempWriter> {
+        self.writer_or_file().map_err(|(_, error)| error)
+    }
+
+    /// The same, but the file comes back where there is no memory for a block.
+    pub fn writer_or_file(self) -> std::result::Result<TempWriter, (TempFile, Error)> {
         TempWriter::new(self)
     }
 

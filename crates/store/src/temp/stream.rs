@@ -18,6 +18,8 @@ const ROOM_MOST: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct TempWriter {
     storage: Arc<Storage>,
+    /// Bytes of its blocks.
+    block: usize,
     /// Where the block at hand begins.
     start: u64,
     /// Bytes in it.
@@ -30,19 +32,22 @@ pub struct TempWriter {
 }
 
 impl TempWriter {
-    pub(super) fn new(file: TempFile) -> Result<Self> {
+    pub(super) fn new(file: TempFile) -> std::result::Result<Self, (TempFile, Error)> {
         let start = file.len.next_multiple_of(file.storage.alignment);
-        let mut writer = TempWriter {
+        let first = match file.storage.first_block() {
+            Ok(first) => first,
+            Err(error) => return Err((file, error)),
+        };
+        Ok(TempWriter {
             storage: file.storage,
+            block: first.capacity(),
             start,
             filled: 0,
-            at_hand: None,
+            at_hand: Some(first),
             under_way: VecDeque::with_capacity(BLOCKS),
             allocated: start,
             failure: None,
-        };
-        writer.at_hand = Some(writer.storage.new_block()?);
-        Ok(writer)
+        })
     }
 
     /// Where the next byte goes.
@@ -62,15 +67,16 @@ impl TempWriter {
             let at = self.filled;
             let block = match &mut self.at_hand {
                 Some(block) => block,
-                none => none.insert(next_block(&self.storage, &mut self.under_way).inspect_err(|error| {
-                    self.failure = Some(error.clone());
-                })?),
+                none => {
+                    let next = next_block(&self.storage, self.block, &mut self.under_way);
+                    none.insert(next.inspect_err(|error| self.failure = Some(error.clone()))?)
+                }
             };
-            let count = bytes.len().min(self.storage.block - at);
+            let count = bytes.len().min(self.block - at);
             block.bytes()[at..at + count].copy_from_slice(&bytes[..count]);
             self.filled += count;
             bytes = &bytes[count..];
-            if self.filled == self.storage.block {
+            if self.filled == self.block {
                 self.send()?;
             }
         }
@@ -138,16 +144,16 @@ impl TempWriter {
     }
 }
 
-/// A block to be filled: a further one, as long as there may be more, else the one that was sent first.
-fn next_block(storage: &Storage, under_way: &mut VecDeque<Block>) -> Result<Block> {
-    if under_way.is_empty() || under_way.len() < BLOCKS && storage.space.has_plenty() {
-        match storage.new_block() {
+/// A block of `bytes` to be filled: a further one, as long as there may be more, else the one that was sent first.
+fn next_block(storage: &Storage, bytes: usize, under_way: &mut VecDeque<Block>) -> Result<Block> {
+    if under_way.len() < BLOCKS && storage.space.has_plenty() {
+        match storage.further_block(bytes) {
             // There is memory for fewer blocks.
-            Err(Error::Memory(_)) if !under_way.is_empty() => {}
+            Err(Error::Memory(_)) => {}
             other => return other,
         }
     }
-    let mut block = under_way.pop_front().expect("a block is under way");
+    let mut block = under_way.pop_front().expect("the first block is under way");
     block.wait()?;
     Ok(block)
 }
@@ -188,7 +194,7 @@ impl TempReader {
             failure: None,
         };
         if from < to {
-            reader.free.push(storage.new_block()?);
+            reader.free.push(storage.first_block()?);
             reader.look_ahead()?;
         }
         Ok(reader)
@@ -289,13 +295,14 @@ impl TempReader {
             let mut block = match self.free.pop() {
                 Some(block) => block,
                 None if held >= BLOCKS || held > 0 && !self.storage.space.has_plenty() => return Ok(()),
-                None => match self.storage.new_block() {
+                None if held == 0 => self.storage.first_block()?,
+                None => match self.storage.further_block(self.storage.block) {
                     // There is memory for fewer blocks.
-                    Err(Error::Memory(_)) if held > 0 => return Ok(()),
+                    Err(Error::Memory(_)) => return Ok(()),
                     other => other?,
                 },
             };
-            let len = (end - self.next).min(self.storage.block as u64);
+            let len = (end - self.next).min(block.capacity() as u64);
             // Who has nothing waits for the first one.
             let class = if held == 0 { Class::Foreground } else { Class::Prefetch };
             block.start(&self.storage.file, Direction::Read, class, self.next, len as usize);

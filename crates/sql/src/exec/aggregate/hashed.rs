@@ -7,7 +7,7 @@
 
 use super::{accumulate, counts};
 use crate::Result;
-use crate::exec::keys::{KeyExprs, KeyTable, encoded_bytes};
+use crate::exec::keys::{KeyExprs, KeyTable, MadeKey, encoded_bytes};
 use crate::exec::memory::Memory;
 use crate::exec::partition::Partitions;
 use crate::exec::spill::Spilled;
@@ -84,7 +84,7 @@ impl Hashed {
         let level = part.map_or(0, |(_, level)| level + 1);
         let mut batch = std::mem::take(&mut self.batch);
         let groups = Arc::clone(&self.groups);
-        let mut key = Vec::new();
+        let mut key = MadeKey::default();
         match part {
             None => {
                 while self.input.next(context, BATCH_ROWS, &mut batch)? {
@@ -108,7 +108,7 @@ impl Hashed {
         self.batch = batch;
         if let Some(overflow) = self.overflow.take() {
             let parts = overflow.finish(context, self.node)?;
-            self.parts.extend(parts.into_iter().flatten().map(|part| (part, level)));
+            self.parts.extend(parts.parts.into_iter().flatten().map(|part| (part, level)));
         }
         let peak = self.memory.peak();
         context.note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
@@ -137,7 +137,11 @@ impl Hashed {
             None => match self.begin(hash, key, context)? {
                 Some(group) => group,
                 None => {
-                    let overflow = self.overflow.get_or_insert_with(|| Partitions::new(context, level));
+                    let memory = &mut self.memory;
+                    let overflow = self.overflow.get_or_insert_with(|| {
+                        memory.begin_writer();
+                        Partitions::new(context, level)
+                    });
                     return overflow.push(overflow.of(hash), row, context);
                 }
             },
@@ -237,6 +241,7 @@ impl Operator for Hashed {
                     }
                     self.stage = Stage::Done;
                     self.clear();
+                    self.memory.shrink_to_share(context, self.bytes());
                     match self.parts.pop() {
                         Some(part) => self.read(context, Some(&part))?,
                         None => self.memory.release(),

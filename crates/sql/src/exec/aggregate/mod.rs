@@ -14,7 +14,7 @@ mod parallel;
 use super::expr::eval_into;
 use super::memory::Memory;
 use super::sort::{Sort, SortOrder, Sorter};
-use super::{Context, Operator};
+use super::{Context, LARGE_BYTES, Operator, row_bytes};
 use crate::Result;
 use crate::codec::row::StoredRow;
 use crate::functions::Accumulator;
@@ -81,10 +81,11 @@ fn accumulate(
             accumulator.add(arguments)
         }
         arguments => {
-            scratch.clear();
             let _charges = eval_into(arguments, row, context, scratch)?;
             grow(accumulator, scratch, context, memory, others)?;
-            accumulator.add(scratch)
+            accumulator.add(scratch)?;
+            scratch.clear();
+            Ok(())
         }
     }
 }
@@ -153,12 +154,13 @@ impl State {
         match sorter {
             None => accumulate(call, accumulator, row, context, scratch, (memory, others)),
             Some(sorter) => {
-                scratch.clear();
                 let mut charges = eval_into(&call.arguments, row, context, scratch)?;
                 for order in &call.order {
                     scratch.push(order.expr.eval(row, context)?.into_row(context, &mut charges)?);
                 }
-                sorter.add(scratch, context)
+                sorter.add(scratch, context)?;
+                scratch.clear();
+                Ok(())
             }
         }
     }
@@ -224,10 +226,19 @@ impl State {
             let mut last: Option<Vec<Value>> = None;
             let mut rows = 0_u32;
             let width = arguments + self.call.order.len();
+            // A long row is charged as it comes from the sorter, and as the one before.
+            let is_long = sorter.longest() > LARGE_BYTES;
+            let copies = if self.call.distinct { 2 } else { 1 };
+            let mut beside = if is_long { copies * sorter.longest() } else { 0 };
+            memory.demand(context, others + accumulator.heap_bytes() + beside)?;
             loop {
                 self.scratch.resize(width, Value::Null);
                 if !sorter.next(&mut self.scratch)? {
                     break;
+                }
+                if is_long && copies * row_bytes(&self.scratch) > beside {
+                    beside = copies * row_bytes(&self.scratch);
+                    memory.demand(context, others + accumulator.heap_bytes() + beside)?;
                 }
                 self.scratch.truncate(arguments);
                 rows = rows.wrapping_add(1);
@@ -237,7 +248,7 @@ impl State {
                 if self.call.distinct && last.as_ref() == Some(&self.scratch) {
                     continue;
                 }
-                grow(&accumulator, &self.scratch, context, memory, || others)?;
+                grow(&accumulator, &self.scratch, context, memory, || others + beside)?;
                 accumulator.add(&self.scratch)?;
                 if self.call.distinct {
                     std::mem::swap(last.get_or_insert_default(), &mut self.scratch);
@@ -245,6 +256,9 @@ impl State {
             }
             self.scratch.clear();
             sorter.reset(None);
+            if is_long {
+                memory.shrink(others + accumulator.heap_bytes());
+            }
         }
         memory.demand(context, others + accumulator.finish_bytes())?;
         accumulator.finish()

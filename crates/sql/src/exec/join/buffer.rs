@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::exec::memory::Memory;
 use crate::exec::spill::{RowValues, SpillReader, SpillWriter, Spilled};
-use crate::exec::{BATCH_ROWS, Batch, CHECK_EVERY, Context, Operator, row_bytes};
+use crate::exec::{BATCH_ROWS, Batch, CHECK_EVERY, Context, LARGE_BYTES, Operator, row_bytes};
 use crate::types::Value;
 
 /// All rows of an operator.
@@ -16,6 +16,8 @@ pub(in crate::exec) struct RowBuffer {
     heap_bytes: usize,
     memory: Memory,
     file: Option<Spilled>,
+    /// Bytes of the longest row.
+    longest: usize,
 }
 
 impl RowBuffer {
@@ -38,7 +40,9 @@ impl RowBuffer {
     }
 
     fn has_room(&mut self, row: &[Value], context: &Context<'_>) -> Result<bool> {
-        self.heap_bytes += row_bytes(row) - size_of_val(row);
+        let bytes = row_bytes(row);
+        self.longest = self.longest.max(bytes);
+        self.heap_bytes += bytes - size_of_val(row);
         let mut capacity = self.values.capacity();
         if self.values.len() + row.len() > capacity {
             // While they move, there are two of them.
@@ -49,6 +53,7 @@ impl RowBuffer {
 
     /// Moves the rows into a file.
     fn spill(&mut self, context: &Context<'_>) -> Result<SpillWriter> {
+        self.memory.begin_writer();
         let mut writer = SpillWriter::new(context)?;
         for index in 0..self.rows {
             if index % CHECK_EVERY == 0 {
@@ -59,6 +64,11 @@ impl RowBuffer {
         self.values = Vec::new();
         self.memory.release();
         Ok(writer)
+    }
+
+    /// Whether there may be long rows among them.
+    pub(in crate::exec) fn has_long(&self) -> bool {
+        self.longest > LARGE_BYTES || self.file.is_some()
     }
 
     /// How many rows there are.
@@ -97,11 +107,25 @@ impl RowGatherer {
             self.buffer.rows += 1;
             return Ok(());
         }
+        self.write(row, context)
+    }
+
+    /// Takes a copy of a row.
+    pub(in crate::exec) fn push_copy(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
+        if self.writer.is_none() && self.buffer.has_room(row, context)? {
+            self.buffer.values.extend_from_slice(row);
+            self.buffer.rows += 1;
+            return Ok(());
+        }
+        self.write(row, context)
+    }
+
+    fn write(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => none.insert(self.buffer.spill(context)?),
         };
-        writer.push(&*row)
+        writer.push(row)
     }
 
     /// Whether rows were written to a file.

@@ -11,9 +11,9 @@ use super::table::{KeyHash, Table};
 use crate::Result;
 use crate::exec::arena::RowRef;
 use crate::exec::hash::{hash_key, is_exact};
-use crate::exec::keys::KeyExprs;
+use crate::exec::keys::{KeyExprs, MadeKey};
 use crate::exec::memory::Memory;
-use crate::exec::partition::Partitions;
+use crate::exec::partition::{Parted, Partitions};
 use crate::exec::spill::{Fields, ROW_HEADER, RowValues, SpillReader, Spilled, row_room};
 use crate::exec::{BATCH_ROWS, Batch, Context, Operator, row_bytes};
 use crate::logical::JoinKind;
@@ -54,7 +54,7 @@ pub(in crate::exec) struct HashJoin {
     /// The row of the batch that is joined, and how far it has come.
     current: usize,
     probe: Probe,
-    key: Vec<Value>,
+    key: MadeKey,
     scratch: RowValues,
     steps: u32,
     /// It was run more than once, and may be once more.
@@ -127,7 +127,7 @@ impl HashJoin {
             batch: Batch::new(),
             current: 0,
             probe: Probe::New,
-            key: Vec::new(),
+            key: MadeKey::default(),
             scratch: RowValues::default(),
             steps: 0,
             rewound: false,
@@ -179,12 +179,17 @@ impl HashJoin {
         self.batch = batch;
         match rights {
             None => self.begin_probe(context)?,
-            Some(rights) => self.divide_input(rights, context)?,
+            Some(rights) => {
+                // Their writers' memory is not held while the left side is read.
+                let rights = rights.finish(context, self.node)?;
+                self.divide_input(rights, context)?;
+            }
         }
         Ok(())
     }
 
     fn begin_probe(&mut self, context: &Context<'_>) -> Result<()> {
+        self.key.clear();
         self.table.index(context)?;
         let nothing = self.table.is_empty() && matches!(self.sides.kind, JoinKind::Inner | JoinKind::Semi);
         self.stage = if nothing { Stage::Unmatched(None) } else { Stage::Probe };
@@ -197,6 +202,7 @@ impl HashJoin {
     /// Moves what the table has into parts.
     fn divide_table(&mut self, level: u32, context: &Context<'_>) -> Result<Partitions> {
         let mut parts = Partitions::new(context, level);
+        self.table.begin_writer();
         for (number, (hash, row)) in self.table.rows().enumerate() {
             if number.is_multiple_of(CHECK_EVERY as usize) {
                 context.check()?;
@@ -211,8 +217,8 @@ impl HashJoin {
     }
 
     /// The right side was divided: so is the left input.
-    fn divide_input(&mut self, rights: Partitions, context: &Context<'_>) -> Result<()> {
-        let mut lefts = Partitions::with(rights.count(), rights.level());
+    fn divide_input(&mut self, rights: Parted, context: &Context<'_>) -> Result<()> {
+        let mut lefts = rights.others();
         let mut batch = mem::take(&mut self.batch);
         while self.sides.left.next(context, BATCH_ROWS, &mut batch)? {
             context.check()?;
@@ -230,14 +236,13 @@ impl HashJoin {
     fn add_parts(
         &mut self,
         lefts: Partitions,
-        rights: Partitions,
+        rights: Parted,
         rows: u64,
         context: &Context<'_>,
     ) -> Result<()> {
-        let level = rights.level();
+        let level = rights.level;
         let lefts = lefts.finish(context, self.node)?;
-        let rights = rights.finish(context, self.node)?;
-        for (left, right) in lefts.into_iter().zip(rights) {
+        for (left, right) in lefts.parts.into_iter().zip(rights.parts) {
             let matters = match (&left, &right) {
                 (Some(_), Some(_)) => true,
                 (Some(_), None) => self.keeps_left(),
@@ -256,6 +261,7 @@ impl HashJoin {
     /// Begins with the next part; false when there is none.
     fn next_part(&mut self, context: &Context<'_>) -> Result<bool> {
         self.table.clear();
+        self.table.give_back(context);
         let Some(part) = self.parts.pop() else { return Ok(false) };
         let mut right = part.right.as_ref().map(Spilled::reader).transpose()?;
         if !self.fill(&mut right, context)? && !part.stubborn && !self.table.has_one_hash() {
@@ -304,7 +310,6 @@ impl HashJoin {
     /// Divides a part of which the table has some rows and `right` the others.
     fn divide_part(&mut self, part: &Part, right: Option<SpillReader>, context: &Context<'_>) -> Result<()> {
         let mut rights = self.divide_table(part.level + 1, context)?;
-        let mut lefts = Partitions::with(rights.count(), rights.level());
         if let Some(mut reader) = right {
             let mut moved = 0_u32;
             while !reader.current().is_empty() || reader.advance()? {
@@ -318,6 +323,8 @@ impl HashJoin {
                 reader.taken();
             }
         }
+        let rights = rights.finish(context, self.node)?;
+        let mut lefts = rights.others();
         if let Some(left) = &part.left {
             let mut reader = left.reader()?;
             let mut batch = mem::take(&mut self.batch);
@@ -413,7 +420,8 @@ impl HashJoin {
         let left = self.batch.row(self.current);
         let HashJoin { table, left_keys, right_keys, residual, scratch, .. } = self;
         let fits = |joined: &[Value]| -> Result<bool> {
-            if !certain && !agree(left_keys, right_keys, joined, left.len(), context)? {
+            let (left, right) = joined.split_at(left.len());
+            if !certain && !left_keys.agree(left, right_keys, right, context)? {
                 return Ok(false);
             }
             residual.as_ref().map_or(Ok(true), |residual| residual.is_true(joined, context))
@@ -549,9 +557,9 @@ fn key_hash(
     keys: &KeyExprs,
     row: &[Value],
     context: &Context<'_>,
-    scratch: &mut Vec<Value>,
+    made: &mut MadeKey,
 ) -> Result<Option<KeyHash>> {
-    let key = keys.of(row, context, scratch)?;
+    let key = keys.of(row, context, made)?;
     if key.iter().any(Value::is_null) {
         return Ok(None);
     }
@@ -561,19 +569,6 @@ fn key_hash(
 /// To which part a row goes. Rows without key have no partner: any part will do.
 fn place(parts: &Partitions, key: Option<KeyHash>) -> usize {
     key.map_or(0, |key| parts.of(key.hash))
-}
-
-/// Whether the join keys of a joined row are equal.
-fn agree(
-    left_keys: &KeyExprs,
-    right_keys: &KeyExprs,
-    joined: &[Value],
-    left_width: usize,
-    context: &Context<'_>,
-) -> Result<bool> {
-    let (left, right) = joined.split_at(left_width);
-    let (mut left_key, mut right_key) = (Vec::new(), Vec::new());
-    Ok(left_keys.of(left, context, &mut left_key)? == right_keys.of(right, context, &mut right_key)?)
 }
 
 impl Operator for HashJoin {
@@ -609,6 +604,7 @@ impl Operator for HashJoin {
                         context
                             .note(self.node, |profile| profile.memory_bytes = profile.memory_bytes.max(peak));
                         self.table.close();
+                        self.key.clear();
                         self.stage = Stage::Done;
                     }
                 }
@@ -620,6 +616,7 @@ impl Operator for HashJoin {
     fn rewind(&mut self, context: &Context<'_>) -> Result<()> {
         let keep = self.serves_again() && self.stage == Stage::Probe;
         self.rewound = true;
+        self.key.clear();
         self.parts.clear();
         self.part = None;
         if keep {

@@ -5,10 +5,12 @@ use super::hash::Sides;
 use super::nulls;
 use crate::Result;
 use crate::exec::memory::Memory;
-use crate::exec::{BATCH_ROWS, Batch, Context, Operator, walk};
+use crate::exec::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator, walk};
 use crate::logical::JoinKind;
 use crate::physical::Expr;
 use crate::types::Value;
+use gannet_base::memory::Purpose;
+use gannet_store::WorkMemory;
 
 /// Pairs looked at between two looks at the cancellation flag.
 const CHECK_EVERY: u32 = 1 << 10;
@@ -21,7 +23,8 @@ pub(in crate::exec) struct NestedLoop {
     /// What the right side takes from the left row; nothing: it is kept.
     bind: Vec<(usize, Expr)>,
     condition: Option<Expr>,
-    /// Columns of the right side that the condition reads.
+    /// Columns of the left side that the condition reads, and of the right one.
+    read_left: Vec<usize>,
     read: Vec<usize>,
     inner: Inner,
     /// Which rows of the right side had a partner, for FULL.
@@ -32,8 +35,11 @@ pub(in crate::exec) struct NestedLoop {
     /// Whether the left row at hand was begun, and had a partner.
     begun: bool,
     had_partner: bool,
-    /// The left row at hand, with the columns of the right one that the condition reads.
+    /// Of the left row at hand, and of a right one, the columns that the condition reads; what the left ones take, and what all of them are
+    /// charged as where they are long.
     pair: Vec<Value>,
+    left_bytes: usize,
+    pair_memory: Option<WorkMemory>,
     stage: Stage,
     steps: u32,
     /// Rows of the left side to ask for: more and more.
@@ -69,21 +75,27 @@ impl NestedLoop {
         bind: &[(usize, Expr)],
         condition: Option<&Expr>,
     ) -> Self {
-        let mut read = Vec::new();
+        let (mut read_left, mut read) = (Vec::new(), Vec::new());
         if let Some(condition) = condition {
             walk::expressions(condition, &mut |expr| {
                 if let Expr::Column(column) = expr {
-                    read.extend(column.checked_sub(sides.left_width));
+                    match column.checked_sub(sides.left_width) {
+                        Some(column) => read.push(column),
+                        None => read_left.push(*column),
+                    }
                 }
             });
         }
-        read.sort_unstable();
-        read.dedup();
+        for columns in [&mut read_left, &mut read] {
+            columns.sort_unstable();
+            columns.dedup();
+        }
         NestedLoop {
             node,
             sides,
             bind: bind.to_vec(),
             condition: condition.cloned(),
+            read_left,
             read,
             inner: Inner::Unread,
             matched: Vec::new(),
@@ -93,6 +105,8 @@ impl NestedLoop {
             begun: false,
             had_partner: false,
             pair: Vec::new(),
+            left_bytes: 0,
+            pair_memory: None,
             stage: Stage::Probe,
             steps: 0,
             wanted: 0,
@@ -113,10 +127,8 @@ impl NestedLoop {
     fn begin_row(&mut self, context: &Context<'_>) -> Result<()> {
         self.begun = true;
         self.had_partner = false;
+        self.begin_pair(context)?;
         let row = self.batch.row(self.current);
-        self.pair.clear();
-        self.pair.extend_from_slice(row);
-        self.pair.extend(nulls(self.sides.right_width));
         if !self.bind.is_empty() {
             for (slot, expr) in &self.bind {
                 let value = expr.eval(row, context)?.keep(context)?;
@@ -148,6 +160,27 @@ impl NestedLoop {
         Ok(())
     }
 
+    /// Puts the columns of the left row that the condition reads into the pair.
+    fn begin_pair(&mut self, context: &Context<'_>) -> Result<()> {
+        let row = self.batch.row(self.current);
+        self.pair.resize(self.sides.left_width + self.sides.right_width, Value::Null);
+        self.left_bytes = 0;
+        if self.batch.is_charged() {
+            self.left_bytes = self.read_left.iter().map(|column| row[*column].heap_bytes()).sum();
+            hold_pair(&mut self.pair_memory, self.left_bytes, context)?;
+        }
+        for &column in &self.read_left {
+            self.pair[column].clone_from(&row[column]);
+        }
+        Ok(())
+    }
+
+    /// The pair is not looked at any more.
+    fn forget_pair(&mut self) {
+        self.pair.clear();
+        self.pair_memory = None;
+    }
+
     /// Looks for partners of the row at hand, until there are so many rows; true when there are no more.
     fn join_row(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
@@ -157,9 +190,9 @@ impl NestedLoop {
             if self.steps.is_multiple_of(CHECK_EVERY) {
                 context.check()?;
             }
-            let (number, right) = match &mut self.inner {
+            let (number, right, may_be_long) = match &mut self.inner {
                 Inner::Kept(kept) => match kept.1.next(&kept.0)? {
-                    Some(row) => row,
+                    Some((number, row)) => (number, row, kept.0.has_long()),
                     None => return Ok(true),
                 },
                 Inner::Bound { batch, next } => {
@@ -173,13 +206,19 @@ impl NestedLoop {
                         }
                     }
                     *next += 1;
-                    (0, batch.row(*next - 1))
+                    (0, batch.row(*next - 1), batch.is_charged())
                 }
                 Inner::Unread => return Ok(true),
             };
             if let Some(condition) = &self.condition {
+                let pair = &mut self.pair[self.sides.left_width..];
+                if may_be_long {
+                    let bytes = self.read.iter().map(|column| right[*column].heap_bytes()).sum::<usize>();
+                    self.read.iter().for_each(|column| pair[*column] = Value::Null);
+                    hold_pair(&mut self.pair_memory, self.left_bytes + bytes, context)?;
+                }
                 for &column in &self.read {
-                    self.pair[self.sides.left_width + column].clone_from(&right[column]);
+                    pair[column].clone_from(&right[column]);
                 }
                 if !condition.is_true(&self.pair, context)? {
                     continue;
@@ -207,6 +246,9 @@ impl NestedLoop {
         }
         self.current += 1;
         self.begun = false;
+        if self.pair_memory.is_some() {
+            self.forget_pair();
+        }
     }
 
     fn probe(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<()> {
@@ -279,9 +321,22 @@ impl NestedLoop {
 
     fn close(&mut self) {
         self.inner = Inner::Unread;
+        self.forget_pair();
         self.matched = Vec::new();
         self.matched_memory.release();
     }
+}
+
+/// Charges the values of a pair where they are long.
+fn hold_pair(memory: &mut Option<WorkMemory>, bytes: usize, context: &Context<'_>) -> Result<()> {
+    let held = memory.as_ref().map_or(0, WorkMemory::bytes);
+    if bytes > LARGE_BYTES && bytes as u64 > held {
+        match memory {
+            Some(memory) => memory.grow(bytes as u64 - held)?,
+            None => *memory = Some(context.session.engine.memory(Purpose::Work, bytes as u64)?),
+        }
+    }
+    Ok(())
 }
 
 impl Operator for NestedLoop {
@@ -307,6 +362,7 @@ impl Operator for NestedLoop {
         self.batch.reset(self.sides.left_width);
         self.current = 0;
         self.begun = false;
+        self.forget_pair();
         self.stage = Stage::Probe;
         let keep = self.serves_again();
         self.rewound = true;

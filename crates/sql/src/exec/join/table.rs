@@ -200,6 +200,16 @@ impl Table {
         self.exact = true;
     }
 
+    /// It has no rows: gives back what it may not hold any more.
+    pub(super) fn give_back(&mut self, context: &Context<'_>) {
+        self.memory.shrink_to_share(context, self.arena.bytes());
+    }
+
+    /// Its rows are about to be written: see [`Memory::begin_writer`].
+    pub(super) fn begin_writer(&mut self) {
+        self.memory.begin_writer();
+    }
+
     /// Forgets all rows and gives everything back.
     pub(super) fn close(&mut self) {
         self.clear();

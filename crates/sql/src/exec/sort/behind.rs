@@ -2,9 +2,9 @@
 //!
 //! The thread has the rows, the order and the file to itself; the sorter waits for it before it begins another run, gives its rows, or gives its
 //! memory back. So there is one at most for each sort, its memory is what the sorter has charged, and nothing of it is left behind a statement.
-//! A statement that is to end waits for the sorting of one run at most, which cannot be stopped in the middle.
+//! It looks now and then whether anybody wants the run still, so a statement that is to end does not wait for long.
 
-use super::entries::{Entry, sorted};
+use super::entries::{Entry, Look, sorted};
 use super::order::SortOrder;
 use super::runs::InMemory;
 use crate::exec::arena::Arena;
@@ -32,7 +32,7 @@ pub(super) struct Made {
     pub(super) writer: SpillWriter,
     /// Empty, with the memory that the rows had.
     pub(super) arena: Arena,
-    /// The last row wanted, where there are as many as are wanted.
+    /// The keys of the last row wanted, where there are as many as are wanted, and these are not long.
     pub(super) cutoff: Option<Vec<u8>>,
 }
 
@@ -48,12 +48,12 @@ impl Work {
     }
 
     /// Sorts and writes; `look` says now and then whether to go on.
-    pub(super) fn make(self, look: &dyn Fn() -> Result<()>) -> Result<Made> {
+    pub(super) fn make(self, look: Look<'_>) -> Result<Made> {
         let Work { order, arena, mut writer, top } = self;
         look()?;
-        let entries = sorted(&order, &arena, top);
+        let entries = sorted(&order, &arena, top, look)?;
         let last = entries.get(top.wrapping_sub(1));
-        let cutoff = last.map(|last| arena.row(last.row).to_vec());
+        let cutoff = last.and_then(|last| order.cutoff(arena.row(last.row)));
         let arena = InMemory::new(arena, entries).write(&mut writer, look)?;
         Ok(Made { writer, arena, cutoff })
     }

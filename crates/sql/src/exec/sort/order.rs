@@ -1,9 +1,9 @@
 //! What is sorted by, how rows are laid out for it, and the order of rows so laid out.
 
 use crate::codec::row::{Field, StoredRow};
-use crate::exec::Context;
 use crate::exec::keys::Shapes;
 use crate::exec::spill::{Fields, ROW_HEADER, Raw, encode, encode_field, field_room, unpadded};
+use crate::exec::{Context, LARGE_BYTES};
 use crate::physical::{Expr, OrderBy};
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
@@ -137,6 +137,14 @@ impl SortOrder {
         Ok(Ordering::Equal)
     }
 
+    /// The keys of a row, for rows to be [compared](SortOrder::compare) with; none where they are long, which somebody would have to charge.
+    pub(super) fn cutoff(&self, row: &[u8]) -> Option<Vec<u8>> {
+        let mut rest = Fields(&row[ROW_HEADER..]);
+        self.keys.iter().try_for_each(|_| rest.raw().map(|_| ())).ok()?;
+        let keys = &row[..row.len() - rest.0.len()];
+        (keys.len() <= LARGE_BYTES).then(|| keys.to_vec())
+    }
+
     /// A number that is less only where the row is less, and whether it alone tells rows apart.
     pub(super) fn prefix(&self, row: &[u8]) -> (u64, bool) {
         let Some(key) = self.keys.first() else { return (0, true) };
@@ -206,4 +214,27 @@ fn float_order(value: f64) -> u64 {
     }
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::spill::encode_row;
+
+    #[test]
+    fn of_the_last_row_wanted_its_keys_are_kept_and_no_long_ones() {
+        let key = |column| OrderBy { expr: Expr::Column(column), descending: false, nulls_first: false };
+        let order = SortOrder::new(&[key(0), key(1)], 3);
+        let row = |len: usize, rest: usize| {
+            let mut row = Vec::new();
+            let texts = [Value::text("x".repeat(len)), Value::text("y".repeat(rest))];
+            encode_row([&Value::Int(1), &texts[0], &texts[1]], &mut row).unwrap();
+            row
+        };
+        let kept = order.cutoff(&row(10, 1 << 20)).unwrap();
+        assert!(kept.len() < 30, "{}", kept.len());
+        assert_eq!(order.compare(&row(10, 5), &kept), Ordering::Equal);
+        assert_eq!(order.compare(&row(11, 5), &kept), Ordering::Greater);
+        assert_eq!(order.cutoff(&row(1 << 20, 1)), None);
+    }
 }

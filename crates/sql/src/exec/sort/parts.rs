@@ -199,7 +199,7 @@ impl<'t, 'w> Taker<'t, 'w> {
         if reached == Reached::Nowhere {
             return Ok(());
         }
-        self.end_piece();
+        self.end_piece()?;
         if let Reached::LongRow(key) = reached {
             self.sorted.rests.push((number, key));
         }
@@ -233,9 +233,8 @@ impl<'t, 'w> Taker<'t, 'w> {
         if self.grow()? {
             return Ok(true);
         }
-        self.end_piece();
-        self.write_pieces()?;
-        Ok(self.needed() <= self.held || self.grow()?)
+        self.end_piece()?;
+        Ok(self.write_pieces()? && (self.needed() <= self.held || self.grow()?))
     }
 
     fn grow(&mut self) -> Result<bool> {
@@ -244,36 +243,48 @@ impl<'t, 'w> Taker<'t, 'w> {
         Ok(held.is_some())
     }
 
+    /// Says now and then whether to go on.
+    fn look(&self) -> Result<()> {
+        match self.work.goes_on() {
+            true => Ok(()),
+            false => Err(Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more")),
+        }
+    }
+
     /// The rows that were taken become a piece.
-    fn end_piece(&mut self) {
+    fn end_piece(&mut self) -> Result<()> {
         if self.arena.is_empty() {
-            return;
+            return Ok(());
         }
         let mut arena = std::mem::replace(&mut self.arena, Arena::new(0));
         arena.drop_spare();
         let entries = std::mem::replace(&mut self.entries, Entries::new());
-        let entries = entries.sorted(self.work.order, &arena, usize::MAX);
+        let entries = entries.sorted(self.work.order, &arena, usize::MAX, &|| self.look())?;
         let piece = InMemory::new(arena, entries);
         self.pieces_bytes += piece.bytes();
         self.sorted.pieces.push((self.rank, piece));
         self.rank += 1;
+        Ok(())
     }
 
-    /// All pieces become runs; rows that come go into the memory of the largest one.
-    fn write_pieces(&mut self) -> Result<()> {
-        let look = || match self.work.goes_on() {
-            true => Ok(()),
-            false => Err(Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more")),
-        };
-        for (rank, piece) in self.sorted.pieces.drain(..) {
-            let mut writer = self.sorted.runs.writer(self.work.engine)?;
-            let arena = piece.write(&mut writer, &look)?;
+    /// All pieces become runs; rows that come go into the memory of the largest one. False where there is no memory to write them with, and some
+    /// stay pieces.
+    fn write_pieces(&mut self) -> Result<bool> {
+        self.work.memory.begin_writer();
+        while !self.sorted.pieces.is_empty() {
+            let mut writer = match self.sorted.runs.writer(self.work.engine, self.work.memory.limit()) {
+                Err(error) if error.state() == SqlState::OUT_OF_MEMORY => return Ok(false),
+                other => other?,
+            };
+            let Some((rank, piece)) = self.sorted.pieces.pop() else { break };
+            let bytes = piece.bytes();
+            let arena = piece.write(&mut writer, &|| self.look())?;
             self.sorted.runs.push(writer.end()?, rank);
+            self.pieces_bytes -= bytes;
             if arena.bytes() > self.arena.bytes() {
                 self.arena = arena;
             }
         }
-        self.pieces_bytes = 0;
-        Ok(())
+        Ok(true)
     }
 }

@@ -1,6 +1,6 @@
 //! Sorted rows, in temporary files and in memory, and how they become one.
 
-use super::entries::{Entry, merge_sorted};
+use super::entries::{Entry, Look, merge_sorted};
 use super::order::SortOrder;
 use crate::exec::arena::{Arena, TOUCHED};
 use crate::exec::spill::{SpillReader, SpillWriter, Spilled, readers_within};
@@ -36,12 +36,41 @@ struct Place {
 }
 
 impl Runs {
-    /// Begins another one. No other is begun before it was pushed.
-    pub(super) fn writer(&mut self, engine: &Engine) -> Result<SpillWriter> {
-        match self.files.pop() {
-            Some(file) => SpillWriter::append(file),
-            None => SpillWriter::within(engine),
-        }
+    /// Begins another one, for who may take so many bytes. No other is begun before it was pushed. Where there is no memory for it, all is as it was.
+    pub(super) fn writer(&mut self, engine: &Engine, limit: u64) -> Result<SpillWriter> {
+        let Some(file) = self.files.pop() else { return SpillWriter::within(engine, limit) };
+        SpillWriter::append(file).map_err(|(file, error)| {
+            self.files.push(file);
+            error
+        })
+    }
+
+    /// Bytes of the largest blocks of their files.
+    fn block_bytes(&self) -> Option<u64> {
+        self.files.iter().map(TempFile::block_bytes).max()
+    }
+
+    /// How many can be merged at a time: as many as have room, see [`readers_within`].
+    pub(super) fn fan_in(&self, context: &Context<'_>, longest: usize) -> usize {
+        let least = if longest > LARGE_BYTES { 2 } else { FAN_IN.0 };
+        self.readers_beside(context, longest, 0).clamp(least, FAN_IN.1) as usize
+    }
+
+    /// Whether all of them, and others, `runs` in all, can be merged at a time beside rows of `held` bytes in memory.
+    pub(super) fn fits_beside(
+        &self,
+        context: &Context<'_>,
+        longest: usize,
+        held: usize,
+        runs: usize,
+    ) -> bool {
+        runs as u64 <= self.readers_beside(context, longest, held as u64).min(FAN_IN.1)
+    }
+
+    fn readers_beside(&self, context: &Context<'_>, longest: usize, held: u64) -> u64 {
+        let limit = context.work_limit();
+        let block = self.block_bytes().unwrap_or_else(|| context.session.engine.temp_block_bytes(limit));
+        readers_within(limit, held, longest, block)
     }
 
     /// It is written.
@@ -88,23 +117,6 @@ impl Runs {
     }
 }
 
-/// How many runs are merged at a time: as many as have room, see [`readers_within`].
-pub(super) fn fan_in(context: &Context<'_>, longest: usize) -> usize {
-    let (least, fits) = fan_in_beside(context, longest, 0);
-    fits.clamp(least, FAN_IN.1) as usize
-}
-
-/// Whether so many runs can be merged at a time beside rows of `held` bytes in memory.
-pub(super) fn fits_beside(context: &Context<'_>, longest: usize, held: usize, runs: usize) -> bool {
-    runs as u64 <= fan_in_beside(context, longest, held as u64).1.min(FAN_IN.1)
-}
-
-/// How many are merged at least, and how many have room.
-fn fan_in_beside(context: &Context<'_>, longest: usize, held: u64) -> (u64, u64) {
-    let least = if longest > LARGE_BYTES { 2 } else { FAN_IN.0 };
-    (least, readers_within(context.work_limit(), held, longest))
-}
-
 /// Sorted rows that are merged with others.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are some tens of them")]
@@ -128,20 +140,21 @@ impl InMemory {
     }
 
     /// All rows of some, in their order: of rows with equal keys those of the earlier ones come first.
-    pub(super) fn combined(order: &SortOrder, pieces: Vec<InMemory>) -> Self {
+    pub(super) fn combined(order: &SortOrder, pieces: Vec<InMemory>, look: Look<'_>) -> Result<Self> {
         let mut arena = Arena::new(0);
-        let mut entries = Vec::with_capacity(pieces.iter().map(|piece| piece.entries.len()).sum());
-        for piece in pieces {
-            let chunks = arena.append(piece.arena);
-            entries.extend(piece.entries.iter().map(|entry| entry.behind(chunks)));
+        let mut parts = Vec::with_capacity(pieces.len());
+        for InMemory { arena: rows, mut entries, .. } in pieces {
+            let chunks = arena.append(rows);
+            entries.iter_mut().for_each(|entry| *entry = entry.behind(chunks));
+            parts.push(entries);
         }
-        merge_sorted(order, &arena, &mut entries);
-        InMemory::new(arena, entries)
+        let entries = merge_sorted(order, &arena, parts, look)?;
+        Ok(InMemory::new(arena, entries))
     }
 
     /// Bytes that [`InMemory::combined`] takes for a while, besides, for so many rows.
     pub(super) fn combining_bytes(rows: usize) -> usize {
-        (rows + rows / 2 + 1) * size_of::<Entry>()
+        rows * size_of::<Entry>()
     }
 
     /// Rows.
@@ -155,7 +168,7 @@ impl InMemory {
     }
 
     /// Writes the rows that were not given yet, and gives the memory they had; `look` says now and then whether to go on.
-    pub(super) fn write(mut self, writer: &mut SpillWriter, look: &dyn Fn() -> Result<()>) -> Result<Arena> {
+    pub(super) fn write(mut self, writer: &mut SpillWriter, look: Look<'_>) -> Result<Arena> {
         while self.advance() {
             if self.next.is_multiple_of(CHECK_EVERY) {
                 look()?;
@@ -312,5 +325,44 @@ impl Merge {
         let by_keys = || order.compare(self.sources[a.index].current(), self.sources[b.index].current());
         let by_ranks = || self.ranks[a.index].cmp(&self.ranks[b.index]);
         a.prefix.cmp(&b.prefix).then_with(by_keys).then_with(by_ranks) == Ordering::Less
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SqlState;
+    use crate::exec::spill::encode_row;
+    use crate::types::Value;
+    use gannet_base::memory::Purpose;
+    use gannet_io::sim::SimDisk;
+    use gannet_store::EngineOptions;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_run_without_memory_to_write_it_leaves_those_before_as_they_were() {
+        let options = EngineOptions { memory: 16 << 20, temp_folder: Some("/spill".into()) };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let order = SortOrder::new(&[], 1);
+        let (mut runs, mut row) = (Runs::default(), Vec::new());
+        encode_row([&Value::Int(7)], &mut row).unwrap();
+        let write = |runs: &mut Runs, rank| -> Result<()> {
+            let mut writer = runs.writer(&engine, u64::MAX)?;
+            writer.push_encoded(&row)?;
+            runs.push(writer.end()?, rank);
+            Ok(())
+        };
+        write(&mut runs, 0).unwrap();
+        let free = engine.budget().limit() - engine.budget().used();
+        let others = engine.memory(Purpose::Sessions, free).unwrap();
+        assert_eq!(write(&mut runs, 1).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+        drop(others);
+        write(&mut runs, 1).unwrap();
+        let mut merge = Merge::new(&order, &runs, 0..2).unwrap();
+        let mut rows = 0;
+        while merge.next(&order).unwrap().is_some() {
+            rows += 1;
+        }
+        assert_eq!(rows, 2);
     }
 }

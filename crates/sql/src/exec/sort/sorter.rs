@@ -19,7 +19,7 @@ use super::entries::{Entry, sorted};
 use super::merged::{self, Merged};
 use super::order::SortOrder;
 use super::parts;
-use super::runs::{InMemory, Merge, Rank, Runs, fan_in, fits_beside};
+use super::runs::{InMemory, Merge, Rank, Runs};
 use crate::exec::arena::{Arena, CHUNK_MOST};
 use crate::exec::keys::Shapes;
 use crate::exec::memory::{Memory, await_room};
@@ -72,7 +72,7 @@ pub(in crate::exec) struct Sorter {
     encoded: RowBytes,
     /// Bytes of the longest row.
     longest: usize,
-    /// The last of the rows wanted, so far: rows behind it need not be taken.
+    /// The keys of the last of the rows wanted, so far: rows behind it need not be taken.
     cutoff: Option<Vec<u8>>,
     output: Output,
     memory: Memory,
@@ -144,6 +144,11 @@ impl Sorter {
         self.memory.release();
     }
 
+    /// Bytes of the longest row that was taken, encoded.
+    pub(in crate::exec) fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// Takes a row.
     pub(in crate::exec) fn add(&mut self, row: &[Value], context: &Context<'_>) -> Result<()> {
         if self.top == 0 {
@@ -185,7 +190,7 @@ impl Sorter {
             return Ok(());
         }
         if self.arena.len() >= self.top.saturating_mul(2).max(PRUNE_LEAST) && self.top < usize::MAX {
-            self.prune();
+            self.prune(context)?;
         }
         if self.run_bytes >= HALVED_LEAST && self.own_bytes() > self.run_bytes / 2 - HALF_LEAVES {
             self.spill(context, Way::Behind)?;
@@ -210,7 +215,7 @@ impl Sorter {
         self.spare = None;
         self.write_pieces(context, |_| true)?;
         if self.arena.len() > self.top {
-            self.prune();
+            self.prune(context)?;
         }
         if !self.memory.reserve(context, self.needed())? && !self.arena.is_empty() {
             self.spill(context, Way::Here)?;
@@ -232,19 +237,21 @@ impl Sorter {
     }
 
     /// Throws away what is not among the first rows.
-    fn prune(&mut self) {
-        let mut entries = sorted(&self.order, &self.arena, self.top);
-        let last = entries.last().map(|last| self.arena.row(last.row).to_vec());
+    fn prune(&mut self, context: &Context<'_>) -> Result<()> {
+        let mut entries = sorted(&self.order, &self.arena, self.top, &|| context.check())?;
+        let last = entries.last().and_then(|last| self.order.cutoff(self.arena.row(last.row)));
         self.cut_off_at(last);
         entries.sort_unstable_by_key(|entry| entry.row);
         self.arena.keep(entries.iter().map(|entry| entry.row));
+        Ok(())
     }
 
     /// The rows in memory become a run.
     fn spill(&mut self, context: &Context<'_>, way: Way) -> Result<()> {
         context.check()?;
         self.settle(context)?;
-        let writer = self.runs.writer(&context.session.engine)?;
+        self.memory.begin_writer();
+        let writer = self.runs.writer(&context.session.engine, context.work_limit())?;
         if way == Way::Here {
             self.run_bytes = self.run_bytes.max(self.own_bytes());
         }
@@ -273,12 +280,12 @@ impl Sorter {
         context.check()
     }
 
-    /// As many rows as are wanted come no later than this one.
-    fn cut_off_at(&mut self, row: Option<Vec<u8>>) {
-        let is_less = |row: &Vec<u8>, known: &Vec<u8>| self.order.compare(row, known) == Ordering::Less;
-        match (row, &self.cutoff) {
-            (Some(row), Some(known)) if !is_less(&row, known) => {}
-            (Some(row), _) => self.cutoff = Some(row),
+    /// As many rows as are wanted come no later than one with these keys.
+    fn cut_off_at(&mut self, keys: Option<Vec<u8>>) {
+        let is_less = |keys: &Vec<u8>, known: &Vec<u8>| self.order.compare(keys, known) == Ordering::Less;
+        match (keys, &self.cutoff) {
+            (Some(keys), Some(known)) if !is_less(&keys, known) => {}
+            (Some(keys), _) => self.cutoff = Some(keys),
             (None, _) => {}
         }
     }
@@ -288,7 +295,19 @@ impl Sorter {
         let rank = self.next_rank();
         self.runs.push(made.writer.finish(context, self.node)?, rank);
         self.spare = Some(made.arena);
+        self.give_back(context);
         Ok(())
+    }
+
+    /// Others may have come, with whom the memory is to be shared: gives back what no row is in, as far as that is too much.
+    fn give_back(&mut self, context: &Context<'_>) {
+        let limit = usize::try_from(context.work_limit()).unwrap_or(usize::MAX);
+        if self.needed() > limit {
+            self.spare = None;
+            self.arena.drop_spare();
+        }
+        self.run_bytes = self.run_bytes.min(limit);
+        self.memory.shrink_to_share(context, self.needed());
     }
 
     /// Of the run that is made next, or the rows that are kept: behind all those of this sorter's own before.
@@ -307,6 +326,7 @@ impl Sorter {
         self.arena = Arena::new(0);
         self.memory.release();
         let sorted = parts::run(context, parts, &self.order, &mut self.memory, wanted)?;
+        self.memory.tell(context);
         (self.pieces, self.runs, self.longest) = (sorted.pieces, sorted.runs, sorted.longest);
         self.count_pieces();
         let spilled = self.runs.bytes();
@@ -320,22 +340,23 @@ impl Sorter {
             })?;
             // The next ones have other ranks.
             self.settle(context)?;
-            self.end_piece();
+            self.end_piece(context)?;
         }
         Ok((rows, sorted.helpers))
     }
 
     /// The rows that were taken become a piece.
-    fn end_piece(&mut self) {
+    fn end_piece(&mut self, context: &Context<'_>) -> Result<()> {
         if self.arena.is_empty() {
-            return;
+            return Ok(());
         }
         let rank = self.next_rank();
         self.arena.drop_spare();
-        let entries = sorted(&self.order, &self.arena, self.top);
+        let entries = sorted(&self.order, &self.arena, self.top, &|| context.check())?;
         let arena = std::mem::replace(&mut self.arena, Arena::new(0));
         self.pieces.push((rank, InMemory::new(arena, entries)));
         self.count_pieces();
+        Ok(())
     }
 
     fn count_pieces(&mut self) {
@@ -352,7 +373,8 @@ impl Sorter {
         self.pieces.sort_by_key(|(_, piece)| piece.bytes());
         while !self.pieces.is_empty() && goes_on(self) {
             let Some((rank, piece)) = self.pieces.pop() else { break };
-            let mut writer = self.runs.writer(&context.session.engine)?;
+            self.memory.begin_writer();
+            let mut writer = self.runs.writer(&context.session.engine, context.work_limit())?;
             piece.write(&mut writer, &|| context.check())?;
             self.runs.push(writer.finish(context, self.node)?, rank);
             self.count_pieces();
@@ -374,7 +396,7 @@ impl Sorter {
 
     fn finish_own(&mut self, context: &Context<'_>) -> Result<()> {
         if self.runs.is_empty() && self.behind.is_none() {
-            let entries = sorted(&self.order, &self.arena, self.top);
+            let entries = sorted(&self.order, &self.arena, self.top, &|| context.check())?;
             self.output = Output::Memory(self.take_sorted(entries));
             return Ok(());
         }
@@ -393,7 +415,7 @@ impl Sorter {
         let fits = |this: &Self| {
             let held = this.pieces_bytes;
             held as u64 <= context.work_limit() / 2
-                && fits_beside(context, this.longest, held + merged::BYTES, this.runs.len())
+                && this.runs.fits_beside(context, this.longest, held + merged::BYTES, this.runs.len())
         };
         self.write_pieces(context, |this| !fits(this))?;
         self.memory.shrink(self.pieces_bytes);
@@ -425,7 +447,7 @@ impl Sorter {
         let rows = pieces.iter().map(|(_, piece)| piece.len()).sum();
         if self.memory.reserve(context, held + InMemory::combining_bytes(rows))? {
             let all = pieces.into_iter().map(|(_, piece)| piece).collect();
-            let combined = InMemory::combined(&self.order, all);
+            let combined = InMemory::combined(&self.order, all, &|| context.check())?;
             self.memory.shrink(combined.bytes());
             self.output = Output::Memory(combined);
         } else {
@@ -456,11 +478,11 @@ impl Sorter {
         let held = self.arena.bytes() + self.arena.len() * size_of::<Entry>();
         // Long rows are charged one by one as they are read.
         let is_much = held as u64 > context.work_limit() / 2 || self.longest > LARGE_BYTES;
-        if is_much || !fits_beside(context, self.longest, held + merged::BYTES, runs) {
+        if is_much || !self.runs.fits_beside(context, self.longest, held + merged::BYTES, runs) {
             return Ok(None);
         }
         // While the run before is still made.
-        let entries = sorted(&self.order, &self.arena, self.top);
+        let entries = sorted(&self.order, &self.arena, self.top, &|| context.check())?;
         self.settle(context)?;
         self.spare = None;
         let last = self.take_sorted(entries);
@@ -487,7 +509,7 @@ impl Sorter {
         (self.arena, self.spare) = (Arena::new(0), None);
         self.memory.release();
         self.runs.order();
-        let fan_in = fan_in(context, self.longest);
+        let fan_in = self.runs.fan_in(context, self.longest);
         while self.runs.len() > fan_in {
             self.runs = self.merge_some(&self.runs, fan_in, context)?;
         }
@@ -515,7 +537,7 @@ impl Sorter {
         let mut merged = Runs::default();
         for start in (0..count).step_by(fan_in) {
             let mut merge = Merge::new(&self.order, runs, start..count.min(start + fan_in))?;
-            let mut writer = merged.writer(&context.session.engine)?;
+            let mut writer = merged.writer(&context.session.engine, context.work_limit())?;
             let mut rows = 0;
             while rows < self.top {
                 let Some(row) = merge.next(&self.order)? else { break };

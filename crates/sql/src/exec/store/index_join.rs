@@ -12,10 +12,12 @@ use super::access::{Rows, index_tree, scan, table_tree};
 use super::ahead::{Keys, Window, prefetch};
 use crate::codec::key::{KeyColumn, successor};
 use crate::codec::range::{Range, encode_equal};
+use crate::exec::spill::RowValues;
 use crate::logical::JoinKind;
 use crate::physical::{Expr, Node, Plan};
 use crate::types::Value;
 use crate::{Error, Result};
+use gannet_base::memory::Purpose;
 use gannet_store::{Scan, Tree, View};
 use std::collections::VecDeque;
 
@@ -56,6 +58,8 @@ pub(super) struct IndexJoin {
     window: Window,
     /// Whether the outer row under way has found something.
     matched: bool,
+    /// An outer row with an inner one, of which nothing is given.
+    scratch: RowValues,
 }
 
 /// What comes next in visits to the table.
@@ -131,9 +135,11 @@ impl Join {
         &self,
         context: &Context<'_>,
         outer: &[Value],
-        out: &mut Batch,
+        (out, scratch): (&mut Batch, &mut RowValues),
         decode: impl FnOnce(&mut Vec<Value>) -> Result<bool>,
     ) -> Result<bool> {
+        // Who gives no inner columns needs the outer ones for a condition on both only.
+        let outer = if self.gives_inner() || self.residual.is_some() { outer } else { &[] };
         let fill = |values: &mut Vec<Value>| {
             let start = values.len();
             values.extend_from_slice(outer);
@@ -148,8 +154,11 @@ impl Join {
         if self.gives_inner() {
             return out.push_with(fill);
         }
-        let mut scratch = Vec::new();
-        fill(&mut scratch)
+        let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+        let belong = fill(scratch.begin(row_bytes(outer), charge)?);
+        // The inner row's long values are charged as they are read.
+        scratch.forget();
+        belong
     }
 
     /// What an outer row gives when all its inner rows were seen.
@@ -223,6 +232,7 @@ impl IndexJoin {
             scan: None,
             events: VecDeque::new(),
             matched: false,
+            scratch: RowValues::default(),
         })
     }
 
@@ -285,11 +295,6 @@ impl IndexJoin {
         Ok(())
     }
 
-    /// An outer row by its number.
-    fn outer_row(&self, number: usize) -> &[Value] {
-        self.batch.row(number - self.first)
-    }
-
     /// Takes the next outer row to be looked up: its number, and whether there is anything to look for.
     fn next_outer(&mut self, context: &Context<'_>) -> Result<(usize, bool)> {
         self.ask(context)?;
@@ -334,7 +339,7 @@ impl IndexJoin {
             if !join.is_settled(self.matched)
                 && let Some((key, value)) = scan.next()?
             {
-                self.matched |= join.candidate(context, outer, out, |values| {
+                self.matched |= join.candidate(context, outer, (out, &mut self.scratch), |values| {
                     join.decode(key, value, values).map(|()| true)
                 })?;
                 scan.forget_long();
@@ -353,12 +358,12 @@ impl IndexJoin {
             return Ok(true);
         }
         let join = &self.join;
-        let outer = self.outer_row(number);
+        let outer = self.batch.row(number - self.first);
         let mut matched = false;
         if known {
             let key = self.probes.get(number - self.first);
             let tree = join.tree(context.view)?;
-            matched = join.candidate(context, outer, out, |values| {
+            matched = join.candidate(context, outer, (out, &mut self.scratch), |values| {
                 let found = context.view.with_value(tree, key, |value| join.decode(key, value, values))?;
                 found.transpose().map(|found| found.is_some())
             })?;
@@ -428,7 +433,7 @@ impl IndexJoin {
         if !join.is_settled(self.matched) {
             let key = self.window.keys.get(0);
             let tree = join.rows.tree(context.view)?;
-            self.matched |= join.candidate(context, outer, out, |values| {
+            self.matched |= join.candidate(context, outer, (out, &mut self.scratch), |values| {
                 let found = context.view.with_value(tree, key, |row| join.rows.decode(key, row, values))?;
                 match (found.transpose()?, join.index) {
                     (Some(()), _) => Ok(true),

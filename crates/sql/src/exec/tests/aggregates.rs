@@ -7,7 +7,7 @@ use crate::types::Array;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A call of an aggregate.
-fn call(name: &str, arguments: &[(Expr, Type)]) -> AggregateExpr {
+pub(super) fn call(name: &str, arguments: &[(Expr, Type)]) -> AggregateExpr {
     let types: Vec<Type> = arguments.iter().map(|(_, ty)| *ty).collect();
     let Ok(Resolved::Aggregate(aggregate)) = resolve_function(name, &types).map(|found| found.target) else {
         panic!("there is no aggregate {name}")
@@ -149,6 +149,15 @@ fn states_that_begin_with_short_values_are_charged() {
     let call = call("string_agg", &separated);
     let gathered = group(values(&rows), Grouping::Hash, vec![column(0)], vec![call]);
     assert!(memory_of(&ground, gathered, u64::MAX).unwrap() >= 4000 * 6);
+}
+
+#[test]
+fn an_array_has_no_room_beyond_its_elements() {
+    let ground = Ground::new();
+    let call = call("array_agg", &[number(0)]);
+    let rows = ground.run(group(numbers(0..5), Grouping::Single, Vec::new(), vec![call])).unwrap();
+    let Value::Array(array) = &rows[0][0] else { panic!("{rows:?}") };
+    assert_eq!((array.values.len(), array.values.capacity()), (5, 5));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::exec::join::buffer::RowGatherer;
+use crate::exec::keys::{KeyExprs, MadeKey};
 use crate::logical::JoinKind;
 use gannet_base::memory::Purpose;
 
@@ -100,6 +101,51 @@ fn rows_that_a_semi_join_puts_together_are_charged() {
     ground.run(hash_join(JoinKind::Semi, left, right, Some(differ))).unwrap();
     // The table and its copy, the batch, and both rows once more.
     assert!(peak() >= 5 * LEN, "{}", peak());
+}
+
+#[test]
+fn the_pairs_that_a_nested_loop_looks_at_are_charged() {
+    let ground = Ground::new();
+    let peak = || ground.engine.budget().peak_for(Purpose::Work) as usize;
+    let differ = compare(column(1), Comparison::NotEqual, column(3));
+    let (left, right) = (Box::new(values(&[row(1, LEN)])), Box::new(values(&[row(2, LEN)])));
+    let nested = |condition| Node::NestedLoop {
+        kind: JoinKind::Semi,
+        left: left.clone(),
+        right: right.clone(),
+        bind: Vec::new(),
+        condition: Some(condition),
+    };
+    let first = equal(column(0), column(2));
+    assert_eq!(ground.run(plan(nested(first), 2)).unwrap().len(), 0);
+    // What the condition does not read is not copied: the batch and the row that is kept, which came as a batch as well.
+    assert!(peak() < 4 * LEN, "{}", peak());
+    assert_eq!(ground.run(plan(nested(differ), 2)).unwrap().len(), 0);
+    assert!(peak() >= 4 * LEN, "{}", peak());
+}
+
+#[test]
+fn keys_that_are_no_part_of_a_long_row_are_charged() {
+    let ground = Ground::new();
+    let held = || ground.work_memory() as usize;
+    let (keys, row) = (KeyExprs::new(&[column(1), column(0)]), row(1, LEN));
+    ground.environment(u64::MAX).run(&[], |context| {
+        let mut key = MadeKey::default();
+        assert_eq!(keys.of(&row, context, &mut key).unwrap(), [row[1].clone(), row[0].clone()]);
+        assert!(held() >= LEN, "{}", held());
+        key.clear();
+        assert_eq!(held(), 0);
+    });
+}
+
+#[test]
+fn the_rows_of_a_sorted_aggregate_are_charged_as_they_come_back() {
+    let ground = Ground::new();
+    let call = AggregateExpr { distinct: true, ..aggregates::call("count", &[(column(1), Type::Text)]) };
+    let counted = group(values(&[row(1, LEN), row(2, 1)]), Grouping::Single, Vec::new(), vec![call]);
+    // Two of them, one to be compared with the other; the sort has them once, and room for as much again as a half.
+    let held = memory_of(&ground, counted);
+    assert!(held >= 2 * LEN, "{held}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod expressions;
 mod functions;
 mod joins;
 mod long;
+mod memory;
 mod rows;
 mod subqueries;
 
