@@ -489,6 +489,19 @@ fn open_as(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<dyn
     Ok(operator)
 }
 
+/// Whether a plan never gives more than one row.
+fn gives_one_row(plan: &Plan) -> bool {
+    match &plan.node {
+        Node::One => true,
+        Node::Values(rows) => rows.len() <= 1,
+        Node::Aggregate { groups, .. } => groups.is_empty(),
+        Node::Project { input, .. } | Node::Filter { input, .. } | Node::Limit { input, .. } => {
+            gives_one_row(input)
+        }
+        _ => false,
+    }
+}
+
 fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<dyn Operator>> {
     let node = plan.id;
     let width = plan.columns.len();
@@ -523,7 +536,8 @@ fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<d
         }
         Node::NestedLoop { kind, left, right, bind, condition } => {
             let sides = sides(*kind, left, right, !bind.is_empty(), context, repeated)?;
-            Box::new(join::nested::NestedLoop::new(node, sides, bind, condition.as_ref()))
+            let one_left = gives_one_row(left);
+            Box::new(join::nested::NestedLoop::new(node, sides, one_left, bind, condition.as_ref()))
         }
         Node::Aggregate { input, grouping, groups, aggregates } => {
             let size = (input.columns.len(), input.estimate.rows);

@@ -1,6 +1,7 @@
-//! Join of all with all: the right side is kept, or run anew for each row of the left side.
+//! Join of all with all: the right side is kept, or run anew for each row of the left side. It is read as the first row of the left side looks for
+//! partners, so that whoever wants few rows does not wait for all of it; and not kept where there is no more than one row on the left.
 
-use super::buffer::{RowBuffer, RowCursor};
+use super::buffer::{RowBuffer, RowCursor, RowGatherer};
 use super::hash::Sides;
 use super::nulls;
 use crate::Result;
@@ -20,6 +21,8 @@ const CHECK_EVERY: u32 = 1 << 10;
 pub(in crate::exec) struct NestedLoop {
     node: usize,
     sides: Sides,
+    /// There is no more than one row on the left.
+    one_left: bool,
     /// What the right side takes from the left row; nothing: it is kept.
     bind: Vec<(usize, Expr)>,
     condition: Option<Expr>,
@@ -52,12 +55,22 @@ pub(in crate::exec) struct NestedLoop {
 enum Inner {
     /// Not read yet.
     Unread,
+    /// The first row of the left side looks at it, and it is kept meanwhile.
+    Filling(Box<Filling>),
     Kept(Box<(RowBuffer, RowCursor)>),
-    /// Run for each row of the left side.
+    /// Run for each row of the left side, or for the only one.
     Bound {
         batch: Batch,
         next: usize,
     },
+}
+
+/// Rows of the right side on their way.
+#[derive(Debug)]
+struct Filling {
+    gathered: RowGatherer,
+    batch: Batch,
+    next: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +85,7 @@ impl NestedLoop {
     pub(in crate::exec) fn new(
         node: usize,
         sides: Sides,
+        one_left: bool,
         bind: &[(usize, Expr)],
         condition: Option<&Expr>,
     ) -> Self {
@@ -93,6 +107,7 @@ impl NestedLoop {
         NestedLoop {
             node,
             sides,
+            one_left,
             bind: bind.to_vec(),
             condition: condition.cloned(),
             read_left,
@@ -144,20 +159,40 @@ impl NestedLoop {
             }
             return Ok(());
         }
-        match &mut self.inner {
-            Inner::Kept(kept) => kept.1 = kept.0.cursor()?,
-            inner => {
+        self.inner = match std::mem::replace(&mut self.inner, Inner::Unread) {
+            Inner::Kept(mut kept) => {
+                kept.1 = kept.0.cursor()?;
+                Inner::Kept(kept)
+            }
+            Inner::Filling(mut filling) => {
+                // Of whoever looks for any partner, the first one is enough.
+                if !self.wants_any() {
+                    filling.read_rest(&mut *self.sides.right, context)?;
+                }
+                filling.keep(self.node, context)?
+            }
+            _ if self.sides.kind == JoinKind::Full => {
                 let buffer =
                     RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
-                if self.sides.kind == JoinKind::Full {
-                    self.matched_memory.demand(context, buffer.len())?;
-                    self.matched = vec![false; buffer.len()];
-                }
-                let cursor = buffer.cursor()?;
-                *inner = Inner::Kept(Box::new((buffer, cursor)));
+                self.matched_memory.demand(context, buffer.len())?;
+                self.matched = vec![false; buffer.len()];
+                Inner::kept(buffer)?
             }
-        }
+            // Who is run again and again has it kept for the next run.
+            _ if self.one_left && !(self.rewound && self.sides.right_fixed) => {
+                Inner::Bound { batch: Batch::new(), next: 0 }
+            }
+            _ => {
+                let gathered = RowGatherer::new(self.sides.right_width);
+                Inner::Filling(Box::new(Filling { gathered, batch: Batch::new(), next: 0 }))
+            }
+        };
         Ok(())
+    }
+
+    /// Whether a row of the left side looks for one partner only, and takes any.
+    fn wants_any(&self) -> bool {
+        matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti) && self.condition.is_none()
     }
 
     /// Puts the columns of the left row that the condition reads into the pair.
@@ -184,6 +219,8 @@ impl NestedLoop {
     /// Looks for partners of the row at hand, until there are so many rows; true when there are no more.
     fn join_row(&mut self, context: &Context<'_>, limit: usize, out: &mut Batch) -> Result<bool> {
         let one = matches!(self.sides.kind, JoinKind::Semi | JoinKind::Anti);
+        // Of whoever looks for one partner only, few rows are wanted.
+        let wanted = if self.wants_any() { 1 } else { BATCH_ROWS };
         let left = self.batch.row(self.current);
         while out.has_room(context, limit)? {
             self.steps = self.steps.wrapping_add(1);
@@ -195,11 +232,25 @@ impl NestedLoop {
                     Some((number, row)) => (number, row, kept.0.has_long()),
                     None => return Ok(true),
                 },
+                Inner::Filling(filling) => {
+                    if filling.next >= filling.batch.len() {
+                        filling.next = 0;
+                        if !self.sides.right.next(context, wanted, &mut filling.batch)? {
+                            self.inner = match std::mem::replace(&mut self.inner, Inner::Unread) {
+                                Inner::Filling(filling) => filling.keep(self.node, context)?,
+                                other => other,
+                            };
+                            return Ok(true);
+                        }
+                    }
+                    let row = filling.batch.row(filling.next);
+                    filling.gathered.push_copy(row, context)?;
+                    filling.next += 1;
+                    (0, row, filling.batch.is_charged())
+                }
                 Inner::Bound { batch, next } => {
                     if *next >= batch.len() {
                         *next = 0;
-                        // Of whoever looks for one partner only, few rows are wanted.
-                        let wanted = if one && self.condition.is_none() { 1 } else { BATCH_ROWS };
                         if !self.sides.right.next(context, wanted, batch)? {
                             batch.reset(self.sides.right_width);
                             return Ok(true);
@@ -289,8 +340,7 @@ impl NestedLoop {
                 // The next run, which this may be kept for, may have some.
                 self.matched_memory.demand(context, buffer.len())?;
                 self.matched = vec![false; buffer.len()];
-                let cursor = buffer.cursor()?;
-                *inner = Inner::Kept(Box::new((buffer, cursor)));
+                *inner = Inner::kept(buffer)?;
             }
         }
         Ok(())
@@ -324,6 +374,35 @@ impl NestedLoop {
         self.forget_pair();
         self.matched = Vec::new();
         self.matched_memory.release();
+    }
+}
+
+impl Inner {
+    /// At its first row.
+    fn kept(buffer: RowBuffer) -> Result<Self> {
+        let cursor = buffer.cursor()?;
+        Ok(Inner::Kept(Box::new((buffer, cursor))))
+    }
+}
+
+impl Filling {
+    /// Reads what nobody has looked at yet.
+    fn read_rest(&mut self, right: &mut dyn Operator, context: &Context<'_>) -> Result<()> {
+        let Filling { gathered, batch, next } = self;
+        loop {
+            context.check()?;
+            for index in std::mem::take(next)..batch.len() {
+                gathered.push(batch.row_mut(index), context)?;
+            }
+            if !right.next(context, BATCH_ROWS, batch)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// There are no more rows, or none that anybody wants; `node` is charged with what was spilled.
+    fn keep(self, node: usize, context: &Context<'_>) -> Result<Inner> {
+        Inner::kept(self.gathered.finish(node, context)?)
     }
 }
 

@@ -11,7 +11,7 @@ fn operator(symbol: &str, left: Expr, right: Expr) -> Expr {
     Expr::Call { function, arguments: vec![left, right], types: found.types, ty: found.returns }
 }
 
-fn series(arguments: Vec<Expr>, ordinality: bool) -> Plan {
+pub(super) fn series(arguments: Vec<Expr>, ordinality: bool) -> Plan {
     let types = vec![Type::Int8; arguments.len()];
     let Ok(Resolved::Table(function)) = resolve_function("generate_series", &types).map(|found| found.target)
     else {

@@ -1,5 +1,6 @@
 //! Joins of all kinds, against a plain double loop.
 
+use super::functions::series;
 use super::*;
 use crate::logical::JoinKind;
 
@@ -176,6 +177,36 @@ fn nested_loops_keep_the_order_of_the_left_side() {
         rows.sort();
         assert!(rows == plain(kind, &left, &right, fits), "{kind:?}");
     }
+}
+
+#[test]
+fn a_nested_loop_reads_no_more_of_the_right_side_than_is_wanted() {
+    let ground = Ground::new();
+    let endless = || series(vec![literal(1), literal(i64::MAX)], false);
+    let joined = |kind, left| nested(kind, left, endless(), Vec::new(), None);
+    for left in [numbers(0..3), numbers(0..1), limit(numbers(0..9), Some(literal(1)), None)] {
+        let first = limit(joined(JoinKind::Inner, left), Some(literal(5)), None);
+        let pairs = (1..6).map(|number| ints([0, number]));
+        assert_eq!(ground.run(first).unwrap(), pairs.collect::<Vec<_>>());
+    }
+    assert_eq!(ground.run(joined(JoinKind::Semi, numbers(0..3))).unwrap().concat(), ints([0, 1, 2]));
+    assert!(ground.run(joined(JoinKind::Anti, numbers(0..3))).unwrap().is_empty());
+}
+
+#[test]
+fn of_one_row_on_the_left_nothing_is_kept() {
+    let ground = Ground::new();
+    let (left, right) = (random_rows(12, 1, 400), random_rows(13, 700, 400));
+    let condition = compare(column(1), Comparison::Less, column(4));
+    let fits = |a: &[Value], b: &[Value]| a[1] < b[1];
+    let files = ground.engine.temp_stats().files;
+    for kind in KINDS.into_iter().filter(|kind| *kind != JoinKind::Full) {
+        let looped = nested(kind, values(&left), values(&right), Vec::new(), Some(condition.clone()));
+        let mut rows = ground.run_with(statement(looped), TINY, 7).unwrap();
+        rows.sort();
+        assert!(rows == plain(kind, &left, &right, fits), "{kind:?}");
+    }
+    assert_eq!(ground.engine.temp_stats().files, files);
 }
 
 #[test]
