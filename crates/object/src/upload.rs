@@ -6,15 +6,18 @@
 //!    gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
 //! 3. On the local file system a part is durable before its place in memory is free, and then the OS forgets it: however long the object, it keeps
 //!    no more than these parts in its cache, and they are what is left to be synced at the end.
-//! 4. The object is complete when the store has acknowledged that. What ends otherwise is given up, and taken back from the store.
+//! 4. The object is complete when the store has acknowledged that; or, where the answer was lost, when the store shows it (`complete`): objects
+//!    are there as a whole or not at all. On the local file system no answer is lost, and what is there without one may not be durable. What
+//!    ends otherwise is given up, and taken back from the store.
 
+use crate::complete::{Completion, Handle};
 use crate::disk::{Shared, given_up};
 use crate::error::{cancelled, of_store};
 use crate::runtime::LOOK_EVERY;
 use gannet_base::random;
 use gannet_base::sync::{Condvar, Mutex, MutexGuard};
 use gannet_io::{Error, ErrorKind, Passing, Result};
-use object_store::{MultipartUpload, ObjectStoreExt};
+use object_store::ObjectStoreExt;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,13 +32,8 @@ const PART_LEAST: usize = 5 << 20;
 const PARTS: (u64, u64) = (2, 4);
 /// Parts that an object may have at most, in the store with the fewest.
 const PARTS_OF_OBJECT: u64 = 10_000;
-/// Completing an object of thousands of parts takes a store some time, and so does syncing it.
-const COMPLETED_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// An object of which nobody knows whether it is complete is of no use: whoever gives up while it is being completed is heard so much later.
 const COMPLETED_AFTER: Duration = Duration::from_secs(1);
-
-/// What the store knows an upload by. It is in use as long as the object is being completed.
-type Handle = Arc<tokio::sync::Mutex<Box<dyn MultipartUpload>>>;
 
 /// Bytes of a part that is being gathered.
 #[derive(Debug)]
@@ -73,6 +71,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Upload {
     path: PathBuf,
+    /// What has reserved the name.
+    placeholder: Vec<u8>,
     state: Arc<(Mutex<State>, Condvar)>,
     /// What is written on the local file system; nothing elsewhere.
     passing: Arc<[Passing]>,
@@ -82,11 +82,12 @@ impl Upload {
     /// Reserves the name, and begins.
     pub(crate) fn begin(shared: &Shared, path: &Path) -> Result<Self> {
         let placeholder = format!("being written: {:016x}{:016x}", random::next_u64(), random::next_u64());
-        let own = placeholder.clone().into_bytes();
-        shared.create("create", path, placeholder.into_bytes()).inspect_err(|_| {
+        let placeholder = placeholder.into_bytes();
+        shared.create("create", path, placeholder.clone()).inspect_err(|_| {
+            let own = placeholder.clone();
             shared.forget_own("create", path, move |there| there == own);
         })?;
-        let begun = Self::begin_reserved(shared, path);
+        let begun = Self::begin_reserved(shared, path, placeholder);
         if begun.is_err() {
             let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
             // What stays says of itself what it is.
@@ -96,7 +97,7 @@ impl Upload {
         begun
     }
 
-    fn begin_reserved(shared: &Shared, path: &Path) -> Result<Self> {
+    fn begin_reserved(shared: &Shared, path: &Path, placeholder: Vec<u8>) -> Result<Self> {
         let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
         let upload = shared.run("create", path, async move { store.put_multipart(&key).await })?;
         let state = State {
@@ -113,7 +114,7 @@ impl Upload {
             complete: false,
         };
         let state = Arc::new((Mutex::new(state), Condvar::new()));
-        let mut upload = Upload { path: path.to_owned(), state, passing: Arc::default() };
+        let mut upload = Upload { path: path.to_owned(), placeholder, state, passing: Arc::default() };
         let Some(local) = &shared.local else { return Ok(upload) };
         // It is given up where others cannot be kept from it.
         match local.seal(path).and_then(|()| local.passing_staged(path)) {
@@ -262,15 +263,24 @@ impl Upload {
         }
         self.check(&state)?;
         shared.check_lock("complete", &self.path)?;
+        let key = shared.key("complete", &self.path)?;
         state.ended = true;
         let Some(upload) = state.upload.clone() else { return Err(self.invalid("it is complete")) };
+        let completion = Completion {
+            upload,
+            store: Arc::clone(&shared.store),
+            key,
+            len: state.end,
+            placeholder: self.placeholder.clone(),
+            loses_answers: shared.local.is_none(),
+            within: shared.settings.completed_within,
+        };
         drop(state);
-        let work = async move { upload.lock().await.complete().await };
         let patience = (&*shared.settings.cancelled as &dyn Fn() -> bool, COMPLETED_AFTER);
-        let completed = shared.runtime.run_to_end(COMPLETED_WITHIN, patience, work);
+        let completed = shared.runtime.run_to_end(completion.limit(), patience, completion.run());
         let mut state = self.state.0.lock();
         let result = match completed {
-            Ok(Ok(_)) => {
+            Ok(Ok(())) => {
                 (state.complete, state.upload) = (true, None);
                 self.passing.iter().for_each(Passing::forget);
                 return Ok(());

@@ -67,7 +67,8 @@ fn rows(db: &Database) -> u64 {
 }
 
 fn place(store: &Arc<Faulty>) -> BackupPlace {
-    place_of(store, Settings::new(Arc::new(|| false)))
+    let completed_within = Duration::from_millis(300);
+    place_of(store, Settings { completed_within, ..Settings::new(Arc::new(|| false)) })
 }
 
 fn place_of(store: &Arc<Faulty>, settings: Settings) -> BackupPlace {

@@ -2,7 +2,7 @@
 
 mod faulty;
 
-use faulty::Faulty;
+use faulty::{Completes, Faulty};
 use gannet_io::{Class, Disk, Durability, ErrorKind, ModeRequest, OpenOptions};
 use gannet_object::{ObjectDisk, Settings, is_url, open};
 use object_store::local::LocalFileSystem;
@@ -229,6 +229,47 @@ fn what_was_put_counts_where_its_answer_is_lost() {
     assert_eq!(contents(&disk, &path("mine")), b"text");
     assert!(contents(&disk, &path("file")) == bytes(5000));
     assert_eq!(store.read("folder/theirs"), b"theirs");
+}
+
+#[test]
+fn an_object_that_the_store_has_completed_counts_where_the_answer_is_lost() {
+    for how in [Completes::Lost, Completes::AfterGets(1), Completes::AfterGets(2)] {
+        let store = in_memory();
+        let disk = disk(&store);
+        let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+        let all = bytes(9 * MIB);
+        file.write_at(Class::Maintenance, 0, &all, Durability::Cached).unwrap();
+        store.complete(how);
+        file.sync(Class::Maintenance).unwrap_or_else(|error| panic!("{how:?}: {error}"));
+        drop(file);
+        assert!(contents(&disk, &path("a")) == all, "{how:?}");
+        assert_eq!((store.aborted(), disk.take_left()), (0, Vec::new()), "{how:?}");
+    }
+}
+
+#[test]
+fn an_object_that_is_not_there_as_a_whole_is_not_taken_for_complete() {
+    let placeholder = |store: &Faulty| store.read("folder/a");
+    for cut in [None, Some(4999), Some(0)] {
+        for (len, is_there) in [(5000, true), ("being written: ".len() + 32, true), (5000, false)] {
+            let store = in_memory();
+            let quick = Settings { completed_within: Duration::from_millis(300), ..settings() };
+            let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
+            let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+            assert_eq!(placeholder(&store).len(), "being written: ".len() + 32);
+            file.write_at(Class::Maintenance, 0, &bytes(len), Durability::Cached).unwrap();
+            match cut {
+                _ if !is_there => disk.remove(&path("a")).unwrap(),
+                Some(cut) => store.overwrite("folder/a", &bytes(cut)),
+                None => {}
+            }
+            store.complete(Completes::Refused);
+            let error = file.sync(Class::Maintenance).unwrap_err();
+            assert!(error.to_string().contains("a planned failure"), "{error}");
+            drop(file);
+            assert_eq!(store.aborted(), 1);
+        }
+    }
 }
 
 #[test]
