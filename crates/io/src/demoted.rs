@@ -8,6 +8,7 @@ use crate::{
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module's head.
 #[derive(Debug)]
@@ -144,8 +145,12 @@ impl File for DemotedFile {
         self.under.allocate(offset, len)
     }
 
-    fn expect(&self, len: u64, memory: u64) -> u64 {
-        self.under.expect(len, memory)
+    fn expect(&self, len: u64, memory: u64, spare: u64) -> u64 {
+        self.under.expect(len, memory, spare)
+    }
+
+    fn has_room(&self, end: u64, limit: Duration) -> bool {
+        self.under.has_room(end, limit)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {

@@ -24,6 +24,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(unix)]
 mod admission;
@@ -348,10 +349,18 @@ pub trait File: Send + Sync + fmt::Debug {
     fn allocate(&self, offset: u64, len: u64) -> Result<()>;
 
     /// Told of a new file before much of it was written: about so many bytes are going to be. Gives the bytes of memory that the file
-    /// itself takes meanwhile, no more than `memory` if that can be; none where writes go to a device as they come.
-    fn expect(&self, len: u64, memory: u64) -> u64 {
-        let _ = (len, memory);
+    /// itself takes meanwhile, no more than `memory` if that can be, and `spare` bytes for what is written while it has none of that; none where
+    /// writes go to a device as they come.
+    fn expect(&self, len: u64, memory: u64, spare: u64) -> u64 {
+        let _ = (len, memory, spare);
         0
+    }
+
+    /// Whether a write that ends before `end` waits for nothing but the device: it is taken, or fails; what is so stays so. Where it is not, that is
+    /// waited for up to `limit`. Always so where writes go to a device as they come.
+    fn has_room(&self, end: u64, limit: Duration) -> bool {
+        let _ = (end, limit);
+        true
     }
 
     /// Sets the file's size; bytes added read as zero. Durable after [`File::sync`].

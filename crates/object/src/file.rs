@@ -15,6 +15,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An object.
 #[derive(Debug)]
@@ -158,10 +159,17 @@ impl File for ObjectFile {
         Err(not_of_objects("allocate", &self.path))
     }
 
-    fn expect(&self, len: u64, memory: u64) -> u64 {
+    fn expect(&self, len: u64, memory: u64, spare: u64) -> u64 {
         match &self.kind {
-            Kind::Upload(upload) => upload.expect(len, memory),
+            Kind::Upload(upload) => upload.expect(len, memory, spare),
             Kind::Read(_) => 0,
+        }
+    }
+
+    fn has_room(&self, end: u64, limit: Duration) -> bool {
+        match &self.kind {
+            Kind::Upload(upload) => upload.has_room(&self.shared, end, limit),
+            Kind::Read(_) => true,
         }
     }
 

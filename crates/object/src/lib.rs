@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod complete;
 mod disk;
 mod error;
 mod file;
@@ -55,6 +56,9 @@ pub struct Settings {
     pub free_after: Duration,
     /// Once somebody has given up, it is tried for so long, in all, to take back what was broken off. Default 5 s.
     pub cleaned_within: Duration,
+    /// For so long it is waited, in all, for the store to complete an object, and looked whether it has where its answer was lost. Default 15 min:
+    /// it takes some time for an object of thousands of parts, and so does syncing one.
+    pub completed_within: Duration,
 }
 
 impl Settings {
@@ -65,17 +69,19 @@ impl Settings {
             renewed_every: Duration::from_secs(15),
             free_after: Duration::from_secs(60),
             cleaned_within: Duration::from_secs(5),
+            completed_within: Duration::from_secs(15 * 60),
         }
     }
 }
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Settings { cancelled: _, renewed_every, free_after, cleaned_within } = self;
+        let Settings { cancelled: _, renewed_every, free_after, cleaned_within, completed_within } = self;
         f.debug_struct("Settings")
             .field("renewed_every", renewed_every)
             .field("free_after", free_after)
             .field("cleaned_within", cleaned_within)
+            .field("completed_within", completed_within)
             .finish_non_exhaustive()
     }
 }

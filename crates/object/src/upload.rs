@@ -2,19 +2,22 @@
 //!
 //! # Invariants
 //! 1. Parts are handed to the store in order, each of them once, when all of its bytes are there; all have one length but the last.
-//! 2. At most `parts_max` parts are in memory, gathered or under way. The first one that is not complete always has its place, or
-//!    gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
+//! 2. At most `parts_max` parts are in memory, gathered or under way, and `spare` bytes behind them. The first one that is not complete always has its
+//!    place, or gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
 //! 3. On the local file system a part is durable before its place in memory is free, and then the OS forgets it: however long the object, it keeps
 //!    no more than these parts in its cache, and they are what is left to be synced at the end.
-//! 4. The object is complete when the store has acknowledged that. What ends otherwise is given up, and taken back from the store.
+//! 4. The object is complete when the store has acknowledged that; or, where the answer was lost, when the store shows it (`complete`): objects
+//!    are there as a whole or not at all. On the local file system no answer is lost, and what is there without one may not be durable. What
+//!    ends otherwise is given up, and taken back from the store.
 
+use crate::complete::{Completion, Handle};
 use crate::disk::{Shared, given_up};
 use crate::error::{cancelled, of_store};
 use crate::runtime::LOOK_EVERY;
 use gannet_base::random;
 use gannet_base::sync::{Condvar, Mutex, MutexGuard};
 use gannet_io::{Error, ErrorKind, Passing, Result};
-use object_store::{MultipartUpload, ObjectStoreExt};
+use object_store::ObjectStoreExt;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,15 +32,10 @@ const PART_LEAST: usize = 5 << 20;
 const PARTS: (u64, u64) = (2, 4);
 /// Parts that an object may have at most, in the store with the fewest.
 const PARTS_OF_OBJECT: u64 = 10_000;
-/// Completing an object of thousands of parts takes a store some time, and so does syncing it.
-const COMPLETED_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// An object of which nobody knows whether it is complete is of no use: whoever gives up while it is being completed is heard so much later.
 const COMPLETED_AFTER: Duration = Duration::from_secs(1);
 
-/// What the store knows an upload by. It is in use as long as the object is being completed.
-type Handle = Arc<tokio::sync::Mutex<Box<dyn MultipartUpload>>>;
-
-/// Bytes of a part that is being gathered.
+/// Bytes of a part that is being gathered: what was written, and zeros in front of it.
 #[derive(Debug)]
 struct Part {
     bytes: Vec<u8>,
@@ -45,8 +43,18 @@ struct Part {
 }
 
 impl Part {
+    /// A part that takes no memory yet.
     fn new(len: usize) -> Self {
-        Part { bytes: vec![0; len], filled: 0 }
+        Part { bytes: Vec::with_capacity(len), filled: 0 }
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[at..end].copy_from_slice(bytes);
+        self.filled += bytes.len();
     }
 }
 
@@ -54,6 +62,8 @@ impl Part {
 struct State {
     part_len: usize,
     parts_max: usize,
+    /// Bytes that are taken besides.
+    spare: u64,
     /// Those that follow `handed` others.
     gathered: VecDeque<Part>,
     handed: u64,
@@ -73,6 +83,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Upload {
     path: PathBuf,
+    /// What has reserved the name.
+    placeholder: Vec<u8>,
     state: Arc<(Mutex<State>, Condvar)>,
     /// What is written on the local file system; nothing elsewhere.
     passing: Arc<[Passing]>,
@@ -82,11 +94,12 @@ impl Upload {
     /// Reserves the name, and begins.
     pub(crate) fn begin(shared: &Shared, path: &Path) -> Result<Self> {
         let placeholder = format!("being written: {:016x}{:016x}", random::next_u64(), random::next_u64());
-        let own = placeholder.clone().into_bytes();
-        shared.create("create", path, placeholder.into_bytes()).inspect_err(|_| {
+        let placeholder = placeholder.into_bytes();
+        shared.create("create", path, placeholder.clone()).inspect_err(|_| {
+            let own = placeholder.clone();
             shared.forget_own("create", path, move |there| there == own);
         })?;
-        let begun = Self::begin_reserved(shared, path);
+        let begun = Self::begin_reserved(shared, path, placeholder);
         if begun.is_err() {
             let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
             // What stays says of itself what it is.
@@ -96,12 +109,13 @@ impl Upload {
         begun
     }
 
-    fn begin_reserved(shared: &Shared, path: &Path) -> Result<Self> {
+    fn begin_reserved(shared: &Shared, path: &Path, placeholder: Vec<u8>) -> Result<Self> {
         let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
         let upload = shared.run("create", path, async move { store.put_multipart(&key).await })?;
         let state = State {
             part_len: PART,
             parts_max: PARTS.0 as usize,
+            spare: 0,
             gathered: VecDeque::new(),
             handed: 0,
             under_way: 0,
@@ -113,7 +127,7 @@ impl Upload {
             complete: false,
         };
         let state = Arc::new((Mutex::new(state), Condvar::new()));
-        let mut upload = Upload { path: path.to_owned(), state, passing: Arc::default() };
+        let mut upload = Upload { path: path.to_owned(), placeholder, state, passing: Arc::default() };
         let Some(local) = &shared.local else { return Ok(upload) };
         // It is given up where others cannot be kept from it.
         match local.seal(path).and_then(|()| local.passing_staged(path)) {
@@ -134,7 +148,7 @@ impl Upload {
     }
 
     /// See [`gannet_io::File::expect`].
-    pub(crate) fn expect(&self, len: u64, memory: u64) -> u64 {
+    pub(crate) fn expect(&self, len: u64, memory: u64, spare: u64) -> u64 {
         let mut state = self.state.0.lock();
         if state.handed == 0 && state.gathered.len() <= 1 {
             // With the log, of which nobody knows how long it will be.
@@ -146,12 +160,10 @@ impl Upload {
             if state.end <= part_len as u64 {
                 state.part_len = part_len;
                 state.parts_max = (memory / part_len as u64).clamp(PARTS.0, PARTS.1) as usize;
-                if let Some(part) = state.gathered.front_mut() {
-                    part.bytes.resize(part_len, 0);
-                }
             }
         }
-        (state.part_len * state.parts_max) as u64
+        state.spare = spare;
+        (state.part_len * state.parts_max) as u64 + spare
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -160,6 +172,18 @@ impl Upload {
 
     pub(crate) fn has_failed(&self) -> bool {
         self.state.0.lock().failure.is_some()
+    }
+
+    /// See [`gannet_io::File::has_room`].
+    pub(crate) fn has_room(&self, shared: &Shared, end: u64, limit: Duration) -> bool {
+        let mut state = self.state.0.lock();
+        // What was given up fails.
+        let waits =
+            |state: &State| end > state.taken_to() && !state.fails() && !(shared.settings.cancelled)();
+        if waits(&state) && !limit.is_zero() {
+            self.state.1.wait_for(&mut state, limit);
+        }
+        !waits(&state)
     }
 
     /// Waits until something has changed, but not for long.
@@ -193,17 +217,15 @@ impl Upload {
             let Some(ahead) = index.checked_sub(state.handed) else {
                 return Err(self.invalid("a part that was uploaded is written again"));
             };
-            if !state.make_room(ahead as usize) {
+            let more = rest.len().min((len - from as u64).min(state.taken_to().saturating_sub(at)) as usize);
+            if more == 0 {
                 self.wait(shared, &mut state)?;
                 continue;
             }
-            let part = &mut state.gathered[ahead as usize];
-            let more = rest.len().min(part.bytes.len() - from);
-            part.bytes[from..from + more].copy_from_slice(&rest[..more]);
-            part.filled += more;
+            state.part(ahead as usize).write(from, &rest[..more]);
             (at, rest) = (at + more as u64, &rest[more..]);
             state.end = state.end.max(at);
-            while state.gathered.front().is_some_and(|part| part.filled >= part.bytes.len()) {
+            while state.gathered.front().is_some_and(|part| part.filled as u64 >= len) {
                 self.hand_over(shared, &mut state)?;
             }
         }
@@ -251,10 +273,7 @@ impl Upload {
         let last = state.end - state.handed * state.part_len as u64;
         match state.gathered.front_mut() {
             Some(part) if part.filled as u64 != last => return Err(self.invalid("parts of it are missing")),
-            Some(part) => {
-                part.bytes.truncate(last as usize);
-                self.hand_over(shared, &mut state)?;
-            }
+            Some(_) => self.hand_over(shared, &mut state)?,
             None => {}
         }
         while state.under_way > 0 && state.failure.is_none() {
@@ -262,15 +281,24 @@ impl Upload {
         }
         self.check(&state)?;
         shared.check_lock("complete", &self.path)?;
+        let key = shared.key("complete", &self.path)?;
         state.ended = true;
         let Some(upload) = state.upload.clone() else { return Err(self.invalid("it is complete")) };
+        let completion = Completion {
+            upload,
+            store: Arc::clone(&shared.store),
+            key,
+            len: state.end,
+            placeholder: self.placeholder.clone(),
+            loses_answers: shared.local.is_none(),
+            within: shared.settings.completed_within,
+        };
         drop(state);
-        let work = async move { upload.lock().await.complete().await };
         let patience = (&*shared.settings.cancelled as &dyn Fn() -> bool, COMPLETED_AFTER);
-        let completed = shared.runtime.run_to_end(COMPLETED_WITHIN, patience, work);
+        let completed = shared.runtime.run_to_end(completion.limit(), patience, completion.run());
         let mut state = self.state.0.lock();
         let result = match completed {
-            Ok(Ok(_)) => {
+            Ok(Ok(())) => {
                 (state.complete, state.upload) = (true, None);
                 self.passing.iter().for_each(Passing::forget);
                 return Ok(());
@@ -339,14 +367,22 @@ impl Drop for PartEnded {
 }
 
 impl State {
-    /// Makes a place for the part that is so far behind the first one; false when there is no room for it.
-    fn make_room(&mut self, ahead: usize) -> bool {
-        if ahead >= self.gathered.len() && ahead + 1 + self.under_way > self.parts_max {
-            return false;
-        }
+    /// Up to where writes are taken. What is taken once, stays so: parts come to an end, and are not begun anew.
+    fn taken_to(&self) -> u64 {
+        let ended = self.handed - self.under_way as u64;
+        (ended + self.parts_max as u64) * self.part_len as u64 + self.spare
+    }
+
+    /// Whether every write fails.
+    fn fails(&self) -> bool {
+        self.failure.is_some() || self.ended
+    }
+
+    /// The part that is so far behind the first one.
+    fn part(&mut self, ahead: usize) -> &mut Part {
         while self.gathered.len() <= ahead {
             self.gathered.push_back(Part::new(self.part_len));
         }
-        true
+        &mut self.gathered[ahead]
     }
 }

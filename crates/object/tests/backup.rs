@@ -8,7 +8,8 @@ use gannet_io::{Class, Disk, Durability, ModeRequest, OpenOptions as FileOptions
 use gannet_object::{ObjectDisk, Settings};
 use gannet_store::{
     BackupFile, BackupPlace, BackupPlan, CreateOptions, Database, Ending, Engine, EngineOptions, Error,
-    JobKind, JobOrder, JobState, OpenOptions, Since, Source, Taken, TransactionOptions, VerifyReport, Watch,
+    JobKind, JobOrder, JobState, OpenOptions, Pace, Since, Source, Taken, TransactionOptions, VerifyReport,
+    Watch,
 };
 use object_store::memory::InMemory;
 use std::collections::BTreeSet;
@@ -54,6 +55,15 @@ fn add(db: &Database, rows: std::ops::Range<u64>) {
     txn.commit().unwrap();
 }
 
+/// Adds rows from this number on; gives the last one.
+fn add_until(db: &Database, mut from: u64, is_over: impl Fn() -> bool) -> u64 {
+    while !is_over() {
+        add(db, from..from + 100);
+        from += 100;
+    }
+    from
+}
+
 /// How many rows there are, all of them those that were added first.
 fn rows(db: &Database) -> u64 {
     let mut txn = db.begin(TransactionOptions::default());
@@ -67,7 +77,8 @@ fn rows(db: &Database) -> u64 {
 }
 
 fn place(store: &Arc<Faulty>) -> BackupPlace {
-    place_of(store, Settings::new(Arc::new(|| false)))
+    let completed_within = Duration::from_millis(300);
+    place_of(store, Settings { completed_within, ..Settings::new(Arc::new(|| false)) })
 }
 
 fn place_of(store: &Arc<Faulty>, settings: Settings) -> BackupPlace {
@@ -269,6 +280,68 @@ fn what_was_cut_or_is_gone_is_said_so() {
     assert!(complaint().contains("is gone"), "{}", complaint());
     folder.disk.remove(&taken.backup.manifest().path).unwrap();
     assert!(complaint().contains("there is no backup \"mem://bucket/backups\""), "{}", complaint());
+}
+
+/// A store that takes nothing holds up nobody but the backup: other jobs have their permits, and when the log has grown by more than is kept for it,
+/// every thread of the backup ends, whatever it was waiting for.
+#[test]
+fn a_store_that_hangs_holds_up_nobody_but_the_backup_which_ends_when_the_log_has_grown() {
+    let disk = SimDisk::new(1);
+    let options = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+    let limited = OpenOptions { wal_limit: 1 << 20, ..OpenOptions::default() };
+    let engine = engine(&disk);
+    let db = engine.create(Path::new("shop.gnt"), &options, &limited).unwrap();
+    let mut txn = db.begin(TransactionOptions::default());
+    txn.create_tree("rows").unwrap();
+    txn.commit().unwrap();
+    (0..12).for_each(|part| add(&db, part * 1000..(part + 1) * 1000));
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    store.hang_parts();
+    let is_late = Arc::new(AtomicBool::new(false));
+    let cancelled = Arc::clone(&is_late);
+    let folder = place_of(&store, Settings::new(Arc::new(move || cancelled.load(Ordering::Relaxed))));
+    std::thread::scope(|scope| {
+        let stuck = scope.spawn(|| backup(&db, &plan(&folder, None, None)));
+        // All parts that are in memory are under way.
+        while store.parts() < 2 && !stuck.is_finished() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // One permit at a time, as soon as there are users for a while.
+        engine.set_job_pace(Pace::Latency(Duration::from_nanos(1)));
+        let job = db.jobs().begin(JobOrder::new(JobKind::Check));
+        let (begin, mut permits) = (Instant::now(), 0);
+        for number in 0..u64::MAX {
+            let mut txn = db.begin(TransactionOptions::default());
+            let tree = txn.tree("rows").unwrap().unwrap();
+            txn.put(&tree, &u64::MAX.to_be_bytes(), &number.to_be_bytes()).unwrap();
+            txn.commit().unwrap();
+            let has_one = job.try_permit().unwrap().is_some();
+            permits += u32::from(has_one && number > 400);
+            if permits == 20 || begin.elapsed() > Duration::from_secs(60) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let end =
+            add_until(&db, 12_000, || stuck.is_finished() || begin.elapsed() > Duration::from_secs(120));
+        let is_over = stuck.is_finished();
+        is_late.store(!is_over, Ordering::Relaxed);
+        let error = stuck.join().unwrap().unwrap_err().to_string();
+        assert!(permits == 20 && is_over, "{permits} {end} {error}");
+        assert!(error.contains("takes the log slower than it grows"), "{error}");
+    });
+    assert_eq!((store.aborted(), store.names()), (1, Vec::<String>::new()));
+}
+
+#[test]
+fn a_backup_that_lacks_memory_for_its_parts_says_so_and_leaves_nothing() {
+    let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+    let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+    let db = shop_in(&engine, Path::new("shop.gnt"), 0..100);
+    let store = Arc::new(Faulty::new(Arc::new(InMemory::new())));
+    let error = backup(&db, &plan(&place(&store), None, None)).unwrap_err().to_string();
+    assert!(error.contains("number of parts") && error.contains("give more memory"), "{error}");
+    assert!(store.names().is_empty(), "{:?}", store.names());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod faulty;
 
-use faulty::Faulty;
+use faulty::{Completes, Faulty};
 use gannet_io::{Class, Disk, Durability, ErrorKind, ModeRequest, OpenOptions};
 use gannet_object::{ObjectDisk, Settings, is_url, open};
 use object_store::local::LocalFileSystem;
@@ -59,7 +59,7 @@ fn parts_are_gathered_from_writes_of_several_threads_and_seen_when_synced() {
     let store = in_memory();
     let disk = disk(&store);
     let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
-    let memory = file.expect(20 * MIB as u64, 12 * MIB as u64);
+    let memory = file.expect(20 * MIB as u64, 12 * MIB as u64, 0);
     assert_eq!(memory, 10 * MIB as u64);
     let all = bytes(17 * MIB + 4096);
     let next = std::sync::atomic::AtomicUsize::new(0);
@@ -111,7 +111,7 @@ fn parts_are_as_long_as_their_number_needs() {
     .enumerate()
     {
         let file = disk.open(&path(&index.to_string()), &OpenOptions::create_new()).unwrap();
-        assert_eq!(file.expect(len, memory), (part * parts) << 20, "{len} {memory}");
+        assert_eq!(file.expect(len, memory, 0), (part * parts) << 20, "{len} {memory}");
     }
     assert_eq!(store.aborted(), 5);
 }
@@ -229,6 +229,47 @@ fn what_was_put_counts_where_its_answer_is_lost() {
     assert_eq!(contents(&disk, &path("mine")), b"text");
     assert!(contents(&disk, &path("file")) == bytes(5000));
     assert_eq!(store.read("folder/theirs"), b"theirs");
+}
+
+#[test]
+fn an_object_that_the_store_has_completed_counts_where_the_answer_is_lost() {
+    for how in [Completes::Lost, Completes::AfterGets(1), Completes::AfterGets(2)] {
+        let store = in_memory();
+        let disk = disk(&store);
+        let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+        let all = bytes(9 * MIB);
+        file.write_at(Class::Maintenance, 0, &all, Durability::Cached).unwrap();
+        store.complete(how);
+        file.sync(Class::Maintenance).unwrap_or_else(|error| panic!("{how:?}: {error}"));
+        drop(file);
+        assert!(contents(&disk, &path("a")) == all, "{how:?}");
+        assert_eq!((store.aborted(), disk.take_left()), (0, Vec::new()), "{how:?}");
+    }
+}
+
+#[test]
+fn an_object_that_is_not_there_as_a_whole_is_not_taken_for_complete() {
+    let placeholder = |store: &Faulty| store.read("folder/a");
+    for cut in [None, Some(4999), Some(0)] {
+        for (len, is_there) in [(5000, true), ("being written: ".len() + 32, true), (5000, false)] {
+            let store = in_memory();
+            let quick = Settings { completed_within: Duration::from_millis(300), ..settings() };
+            let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
+            let file = disk.open(&path("a"), &OpenOptions::create_new()).unwrap();
+            assert_eq!(placeholder(&store).len(), "being written: ".len() + 32);
+            file.write_at(Class::Maintenance, 0, &bytes(len), Durability::Cached).unwrap();
+            match cut {
+                _ if !is_there => disk.remove(&path("a")).unwrap(),
+                Some(cut) => store.overwrite("folder/a", &bytes(cut)),
+                None => {}
+            }
+            store.complete(Completes::Refused);
+            let error = file.sync(Class::Maintenance).unwrap_err();
+            assert!(error.to_string().contains("a planned failure"), "{error}");
+            drop(file);
+            assert_eq!(store.aborted(), 1);
+        }
+    }
 }
 
 #[test]
@@ -413,7 +454,7 @@ fn files_of_this_machine_are_synced_for_this_user_alone_and_leave_nothing() {
     let (file_path, real) = (place.join("a.gntbackup"), folder.path().join("a.gntbackup"));
     let permissions = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let file = disk.open(&file_path, &OpenOptions::create_new()).unwrap();
-    file.expect(1 << 30, 0);
+    file.expect(1 << 30, 0, 0);
     let all = bytes(6 * MIB);
     file.write_at(Class::Maintenance, 0, &all, Durability::Cached).unwrap();
     let staged = folder.path().join("a.gntbackup#1");
@@ -457,7 +498,7 @@ fn what_goes_to_files_by_their_url_does_not_stay_in_the_cache_of_the_system() {
     let (disk, place) = open(&format!("file://{}", folder.path().display()), settings()).unwrap();
     let path = place.join("a");
     let file = disk.open(&path, &OpenOptions::create_new()).unwrap();
-    file.expect(0, 0);
+    file.expect(0, 0, 0);
     let all = bytes(30 * MIB);
     for (number, piece) in all.chunks(MIB).enumerate() {
         file.write_at(Class::Maintenance, (number * MIB) as u64, piece, Durability::Cached).unwrap();
@@ -502,7 +543,7 @@ fn nothing_is_said_to_be_left_of_a_file_that_is_gone() {
         let (disk, place) = open(&format!("file://{}", folder.path().display()), settings).unwrap();
         let path = place.join("a.gntbackup");
         let file = disk.open(&path, &OpenOptions::create_new()).unwrap();
-        file.expect(1 << 30, 0);
+        file.expect(1 << 30, 0, 0);
         file.write_at(Class::Maintenance, 0, &bytes(6 * MIB), Durability::Cached).unwrap();
         assert!(folder.path().join("a.gntbackup#1").exists());
         cancelled.store(is_cancelled, Ordering::Relaxed);

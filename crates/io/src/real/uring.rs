@@ -1,12 +1,14 @@
 //! The queue over `io_uring(7)` (Linux 5.10 and later).
 //!
 //! # Invariants
-//! 1. The submission ring is touched under `inner` only, and is empty whenever `inner` is free: a batch is pushed and
-//!    entered as one. `inner` is never held while waiting for completions, or for memory that the system lacks.
+//! 1. The submission ring is touched under `inner` only: a batch is pushed and entered as one. What the kernel has no memory for stays
+//!    there when `inner` is let go of; whoever submits comes back until nothing is left, and where it was the reaper who left it, the next
+//!    one does so before he waits ([`Harvest::has_left`]). `inner` is never held while waiting: for completions, or for memory that the system lacks.
 //! 2. The completion ring is touched by the reaper only (see [`crate::reaping`]).
 //! 3. `slots[i]` is occupied exactly while the kernel may still answer for it; the address lists the kernel reads
 //!    (`pieces[i]`) do not change meanwhile. It is in `free` when no job has it: one that waits for memory keeps it.
-//! 4. At most `Scheduler::slots(depth)` requests are at the device, which both rings have room for.
+//! 4. At most `Scheduler::slots(depth)` requests are at the device or in the submission ring, each of them once, and one wake-up, which both
+//!    rings have room for.
 //!
 //! The ring is set up without `SINGLE_ISSUER`, `DEFER_TASKRUN` and `COOP_TASKRUN`: with any of them a completion may have
 //! to wait until the thread that *submitted* enters the kernel again of its own accord, and here nobody may depend on what that
@@ -31,12 +33,15 @@ use std::io;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// `user_data` of a request that only wakes the reaper.
 const WAKE: u64 = u64::MAX;
 const ENTER_GETEVENTS: u32 = 1;
 /// Completions taken at once.
 const BATCH: usize = 128;
+/// The pause before the kernel is asked once more to take what it had no memory for.
+const ENTER_AGAIN: Duration = Duration::from_millis(1);
 
 /// Address lists of one slot, read by the kernel.
 #[derive(Default)]
@@ -61,6 +66,8 @@ struct Harvest {
     ended: Vec<(Job, Result<()>)>,
     /// Jobs, with their slots, that the system had no memory for: they go there again after a while.
     early: Vec<(u64, Job)>,
+    /// The kernel had no memory for all that the reaper has put into the submission ring.
+    has_left: bool,
 }
 
 pub(super) struct UringQueue {
@@ -69,6 +76,8 @@ pub(super) struct UringQueue {
     harvest: Mutex<Harvest>,
     reaping: Reaping,
     outstanding: AtomicUsize,
+    #[cfg(test)]
+    shortage: tests::Shortage,
 }
 
 /// Whether `io_uring` works here; the error says why not.
@@ -119,18 +128,20 @@ impl UringQueue {
             harvest: Mutex::default(),
             reaping: Reaping::default(),
             outstanding: AtomicUsize::new(0),
+            #[cfg(test)]
+            shortage: tests::Shortage::default(),
         })
     }
 
-    /// Sends whatever may go to the device.
-    fn pump(&self, inner: &mut Inner, now: Instant) {
+    /// Sends whatever may go to the device; false where some of it stays, see [`UringQueue::enter`].
+    fn pump(&self, inner: &mut Inner, now: Instant) -> bool {
         while let Some((mut job, depth)) = inner.scheduler.next() {
             let slot = inner.free.pop().expect("the scheduler admits no more than there are slots");
             job.dispatch(depth, now);
             inner.slots[slot as usize] = Some(job);
             self.push_step(inner, slot);
         }
-        self.flush();
+        self.enter()
     }
 
     /// Puts the next step of the job in `slot` into the submission ring.
@@ -169,23 +180,33 @@ impl UringQueue {
         unsafe { self.ring.submission_shared().push(entry) }.expect("the ring has room for every slot");
     }
 
-    /// Hands everything in the submission ring to the kernel, normally by one call; the caller holds `inner`.
-    fn flush(&self) {
+    /// Hands everything in the submission ring to the kernel, normally by one call; false where it has no memory for all of it now, and some
+    /// stays there. The caller holds `inner`.
+    fn enter(&self) -> bool {
         // SAFETY: the caller holds `inner` (invariant 1).
         while !unsafe { self.ring.submission_shared().is_empty() } {
-            match self.ring.submit() {
-                Ok(_) => {}
-                Err(error) => Self::tolerate(&error),
+            if let Err(error) = self.submit_all()
+                && is_short_of_memory(&error)
+            {
+                return false;
             }
         }
+        true
     }
 
-    /// Lets the passing troubles of entering the kernel pass.
-    fn tolerate(error: &io::Error) {
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => gannet_base::thread::yield_now(),
-            _ => panic!("io_uring stopped working: {error}"),
+    fn submit_all(&self) -> io::Result<usize> {
+        #[cfg(test)]
+        self.shortage.check()?;
+        self.ring.submit()
+    }
+
+    /// Hands what has stayed in the submission ring to the kernel, if `left` some has: tries until that goes well. Not to be called with
+    /// `inner`.
+    fn enter_until_empty(&self, mut left: bool) {
+        while left {
+            clock::sleep(ENTER_AGAIN);
+            let _inner = self.inner.lock();
+            left = !self.enter();
         }
     }
 
@@ -196,22 +217,27 @@ impl UringQueue {
         answers.extend(ring.take(BATCH).map(|entry| (entry.user_data(), entry.result())));
     }
 
-    /// Runs the completions of what has ended; with `wait` waits for at least one answer. Only the reaper calls this.
-    fn reap(&self, wait: bool) {
+    /// Runs the completions of what has ended; with `wait` waits for at least one answer, or a while. Only the reaper calls this.
+    fn reap(&self, mut wait: bool) {
         let harvest = &mut *self.harvest.lock();
         harvest.answers.clear();
         self.take_answers(&mut harvest.answers);
-        while wait && harvest.answers.is_empty() {
-            // SAFETY: no argument is passed to the kernel.
-            let waited =
-                unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, ENTER_GETEVENTS, None) };
-            if let Err(error) = waited {
-                Self::tolerate(&error);
+        while harvest.answers.is_empty() {
+            if harvest.has_left {
+                let _inner = self.inner.lock();
+                harvest.has_left = !self.enter();
+            }
+            if !wait {
+                return;
+            }
+            if harvest.has_left {
+                clock::sleep(ENTER_AGAIN);
+                // What is waited for may have come another way, and nobody could be woken here for that.
+                wait = false;
+            } else {
+                self.wait_for_answers();
             }
             self.take_answers(&mut harvest.answers);
-        }
-        if harvest.answers.is_empty() {
-            return;
         }
         let now = clock::now();
         self.digest(harvest, now);
@@ -223,6 +249,17 @@ impl UringQueue {
         self.try_again(harvest);
     }
 
+    /// Waits for at least one answer, as a rule.
+    fn wait_for_answers(&self) {
+        // SAFETY: no argument is passed to the kernel.
+        let waited = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, ENTER_GETEVENTS, None) };
+        if let Err(error) = waited
+            && is_short_of_memory(&error)
+        {
+            gannet_base::thread::yield_now();
+        }
+    }
+
     /// Sends what the system had no memory for, after a while.
     fn try_again(&self, harvest: &mut Harvest) {
         let Some((_, first)) = harvest.early.first() else { return };
@@ -232,7 +269,7 @@ impl UringQueue {
             inner.slots[slot as usize] = Some(job);
             self.push_step(inner, slot as u32);
         }
-        self.flush();
+        harvest.has_left = !self.enter();
     }
 
     /// Sorts answers into jobs that have ended and jobs that go on, and sends what may go now.
@@ -265,7 +302,16 @@ impl UringQueue {
             inner.scheduler.finished(job.request.class);
             harvest.ended.push((job, result));
         }
-        self.pump(inner, now);
+        harvest.has_left = !self.pump(inner, now);
+    }
+}
+
+/// Whether entering the kernel has failed as it has no memory now, or too much to do; false where it was interrupted.
+fn is_short_of_memory(error: &io::Error) -> bool {
+    match error.raw_os_error() {
+        Some(libc::EINTR) => false,
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => true,
+        _ => panic!("io_uring stopped working: {error}"),
     }
 }
 
@@ -275,7 +321,7 @@ impl Queue for UringQueue {
         let now = clock::now();
         self.outstanding.fetch_add(requests.len(), Ordering::Relaxed);
         let (mut refused, mut alone) = (Vec::new(), Vec::new());
-        {
+        let has_left = {
             let inner = &mut *self.inner.lock();
             for request in requests {
                 match Job::new(request, completion, now) {
@@ -284,8 +330,9 @@ impl Queue for UringQueue {
                     Err(end) => refused.push(end),
                 }
             }
-            self.pump(inner, now);
-        }
+            !self.pump(inner, now)
+        };
+        self.enter_until_empty(has_left);
         if refused.is_empty() && alone.is_empty() {
             return;
         }
@@ -302,7 +349,9 @@ impl Queue for UringQueue {
             let mut inner = self.inner.lock();
             if !mem::replace(&mut inner.waking, true) {
                 self.push(&opcode::Nop::new().build().user_data(WAKE));
-                self.flush();
+                let has_left = !self.enter();
+                drop(inner);
+                self.enter_until_empty(has_left);
             }
         }
     }
@@ -338,10 +387,27 @@ impl fmt::Debug for UringQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AlignedBuffer, Class, Direction, Disk, Durability, IoSlice, OpenOptions, RealDisk};
+    use crate::{AlignedBuffer, Class, Direction, Disk, Durability, File, IoSlice, OpenOptions, RealDisk};
     use gannet_base::sim::Simulation;
     use std::path::Path;
-    use std::time::Duration;
+    use std::sync::atomic::AtomicBool;
+
+    /// Memory that the kernel lacks.
+    #[derive(Default)]
+    pub(super) struct Shortage {
+        is_there: AtomicBool,
+        refused: AtomicUsize,
+    }
+
+    impl Shortage {
+        pub(super) fn check(&self) -> io::Result<()> {
+            if !self.is_there.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            Err(io::Error::from_raw_os_error(libc::EAGAIN))
+        }
+    }
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -353,20 +419,99 @@ mod tests {
         }
     }
 
+    /// A request to write one buffer behind `token` others.
+    fn write(file: &Arc<dyn File>, token: u64, buffer: &mut AlignedBuffer) -> Request {
+        Request {
+            file: Arc::clone(file),
+            direction: Direction::Write(Durability::Cached),
+            class: Class::Foreground,
+            offset: token * 4096,
+            slices: vec![IoSlice { address: buffer.as_mut_ptr(), len: buffer.len() }],
+            token,
+        }
+    }
+
+    fn file(folder: &Path) -> Arc<dyn File> {
+        let options = OpenOptions { create: true, ..OpenOptions::read_write() };
+        RealDisk::default().open(&folder.join("file"), &options).unwrap()
+    }
+
+    #[test]
+    fn completions_reach_others_while_somebody_submits_what_the_kernel_has_no_memory_for() {
+        if probe().is_err() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = file(folder.path());
+        let queue = UringQueue::new(4, &Arc::new(Shared::new(4))).unwrap();
+        let counts = [Arc::new(Count::default()), Arc::new(Count::default())];
+        let mut buffers = [AlignedBuffer::zeroed(4096), AlignedBuffer::zeroed(4096)];
+        let mut requests = buffers.iter_mut().zip(&counts).zip(0..).map(|((buffer, count), token)| {
+            let completion: Arc<dyn Completion> = count.clone();
+            (write(&file, token, buffer), completion)
+        });
+        let has_ended = |token: usize| counts[token].0.load(Ordering::SeqCst) == 1;
+        let (first, second) = (requests.next().unwrap(), requests.next().unwrap());
+        // SAFETY: the buffers live until the queue has ended everything, and nobody touches them.
+        let submit = |(request, completion)| unsafe { queue.submit(vec![request], &completion) };
+        submit(first);
+        queue.shortage.is_there.store(true, Ordering::SeqCst);
+        let was_stuck = std::thread::scope(|scope| {
+            let stuck = scope.spawn(|| submit(second));
+            while queue.shortage.refused.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            queue.wait_until(&mut || has_ended(0));
+            queue.poll();
+            let was_stuck = !stuck.is_finished() && !has_ended(1);
+            queue.shortage.is_there.store(false, Ordering::SeqCst);
+            queue.wait_until(&mut || has_ended(1));
+            was_stuck
+        });
+        assert!(was_stuck && queue.in_flight() == 0);
+    }
+
+    #[test]
+    fn a_reaper_runs_completions_while_the_kernel_has_no_memory_for_what_he_sends() {
+        if probe().is_err() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = file(folder.path());
+        let queue = UringQueue::new(1, &Arc::new(Shared::new(1))).unwrap();
+        // More than may be at the device.
+        let all = 64;
+        let mut buffers: Vec<_> = (0..all).map(|_| AlignedBuffer::zeroed(4096)).collect();
+        let requests =
+            buffers.iter_mut().zip(0..).map(|(buffer, token)| write(&file, token, buffer)).collect();
+        let count = Arc::new(Count::default());
+        let completion: Arc<dyn Completion> = count.clone();
+        let ended = || count.0.load(Ordering::SeqCst);
+        // SAFETY: the buffers live until the queue has ended everything, and nobody touches them.
+        unsafe { queue.submit(requests, &completion) };
+        let sent = queue.inner.lock().slots.iter().flatten().count();
+        queue.shortage.is_there.store(true, Ordering::SeqCst);
+        queue.wait_until(&mut || ended() == sent);
+        queue.poll();
+        let (had_left, had_ended) = (queue.harvest.lock().has_left, ended());
+        queue.shortage.is_there.store(false, Ordering::SeqCst);
+        queue.wait_until(&mut || ended() == all);
+        assert!(had_left && had_ended == sent && sent < all);
+        assert!(!queue.harvest.lock().has_left && queue.in_flight() == 0);
+    }
+
     #[test]
     fn nobody_waits_behind_requests_that_the_system_had_no_memory_for() {
         if probe().is_err() {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
         // What is waited for before another try is virtual time; what the system takes does not count.
-        Simulation::new(1).run(move || two_without_memory(&path)).unwrap();
+        Simulation::new(1).run(move || two_without_memory(folder.path())).unwrap();
     }
 
-    fn two_without_memory(path: &Path) {
-        let options = OpenOptions { create: true, ..OpenOptions::read_write() };
-        let file = RealDisk::default().open(path, &options).unwrap();
+    fn two_without_memory(folder: &Path) {
+        let file = file(folder);
         let queue = UringQueue::new(4, &Arc::new(Shared::new(4))).unwrap();
         let count = Arc::new(Count::default());
         let completion: Arc<dyn Completion> = count.clone();
@@ -374,14 +519,7 @@ mod tests {
         let now = clock::now();
         let mut harvest = Harvest::default();
         for (token, buffer) in (0..).zip(&mut buffers) {
-            let request = Request {
-                file: Arc::clone(&file),
-                direction: Direction::Write(Durability::Cached),
-                class: Class::Foreground,
-                offset: token * 4096,
-                slices: vec![IoSlice { address: buffer.as_mut_ptr(), len: buffer.len() }],
-                token,
-            };
+            let request = write(&file, token, buffer);
             let inner = &mut *queue.inner.lock();
             let job = Job::new(request, &completion, now).unwrap_or_else(|_| panic!("it is refused"));
             inner.scheduler.push(Class::Foreground, job);

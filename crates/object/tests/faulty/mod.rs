@@ -8,8 +8,9 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Counts calls, and fails one of them, and all after it where it is said so.
 #[derive(Debug)]
@@ -36,8 +37,24 @@ struct Counts {
     hangs_from: AtomicU64,
     hang_parts: AtomicBool,
     hang_complete: AtomicBool,
+    completes: Mutex<Completes>,
+    gets: AtomicU64,
     parts: AtomicU64,
     aborted: AtomicU64,
+}
+
+/// What becomes of requests to complete an object.
+#[allow(dead_code, reason = "each of the tests that share it uses some of it")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Completes {
+    #[default]
+    Answered,
+    /// They are carried out; then the answer is lost, and the store does not know the upload when it is asked again.
+    Lost,
+    /// They time out, and are carried out when somebody has asked for the object so often.
+    AfterGets(u64),
+    /// They fail, and are not carried out.
+    Refused,
 }
 
 impl Counts {
@@ -106,6 +123,11 @@ impl Faulty {
         self.counts.hang_complete.store(true, Ordering::Relaxed);
     }
 
+    /// From now on this becomes of requests to complete an object.
+    pub(crate) fn complete(&self, how: Completes) {
+        *self.counts.completes.lock().unwrap() = how;
+    }
+
     /// Calls since somebody has last planned something.
     pub(crate) fn calls(&self) -> u64 {
         self.counts.calls.load(Ordering::Relaxed)
@@ -168,10 +190,11 @@ impl ObjectStore for Faulty {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let upload = self.counts.run(self.inner.put_multipart_opts(key, options)).await?;
-        Ok(Box::new(FaultyUpload { inner: upload, counts: Arc::clone(&self.counts) }))
+        Ok(Box::new(FaultyUpload { inner: Some(upload), counts: Arc::clone(&self.counts) }))
     }
 
     async fn get_opts(&self, key: &Key, options: GetOptions) -> Result<GetResult> {
+        self.counts.gets.fetch_add(1, Ordering::Relaxed);
         self.counts.run(self.inner.get_opts(key, options)).await
     }
 
@@ -200,15 +223,30 @@ impl ObjectStore for Faulty {
 
 #[derive(Debug)]
 struct FaultyUpload {
-    inner: Box<dyn MultipartUpload>,
+    /// `None` when the store has forgotten it.
+    inner: Option<Box<dyn MultipartUpload>>,
     counts: Arc<Counts>,
+}
+
+impl FaultyUpload {
+    fn inner(&mut self) -> Result<&mut Box<dyn MultipartUpload>> {
+        self.inner.as_mut().ok_or_else(forgotten)
+    }
+}
+
+fn forgotten() -> object_store::Error {
+    object_store::Error::NotFound { path: "an upload".to_owned(), source: "it is not known".into() }
 }
 
 #[async_trait]
 impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         self.counts.parts.fetch_add(1, Ordering::Relaxed);
-        let (work, counts) = (self.inner.put_part(data), Arc::clone(&self.counts));
+        let counts = Arc::clone(&self.counts);
+        let work = match self.inner() {
+            Ok(inner) => inner.put_part(data),
+            Err(error) => return Box::pin(async { Err(error) }),
+        };
         Box::pin(async move {
             if counts.hang_parts.load(Ordering::Relaxed) {
                 return std::future::pending().await;
@@ -221,7 +259,27 @@ impl MultipartUpload for FaultyUpload {
         if self.counts.hang_complete.load(Ordering::Relaxed) {
             return std::future::pending().await;
         }
-        self.counts.run(self.inner.complete()).await
+        let (counts, how) = (Arc::clone(&self.counts), *self.counts.completes.lock().unwrap());
+        match how {
+            Completes::Answered => counts.run(self.inner()?.complete()).await,
+            Completes::Lost => {
+                self.inner()?.complete().await?;
+                self.inner = None;
+                Err(forgotten())
+            }
+            Completes::AfterGets(gets) => {
+                let (mut inner, end) =
+                    (self.inner.take().ok_or_else(forgotten)?, counts.gets.load(Ordering::Relaxed) + gets);
+                tokio::spawn(async move {
+                    while counts.gets.load(Ordering::Relaxed) < end {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    inner.complete().await.unwrap();
+                });
+                Err(planned())
+            }
+            Completes::Refused => Err(planned()),
+        }
     }
 
     async fn abort(&mut self) -> Result<()> {
@@ -230,6 +288,6 @@ impl MultipartUpload for FaultyUpload {
             return std::future::pending().await;
         }
         self.counts.aborted.fetch_add(1, Ordering::Relaxed);
-        self.inner.abort().await
+        self.inner()?.abort().await
     }
 }

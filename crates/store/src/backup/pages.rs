@@ -8,7 +8,7 @@
 
 use super::Copy;
 use super::format::{Codec, FrameKind, HEAD, Head};
-use super::stream::Slot;
+use super::slot::Slot;
 use crate::block::{Block, FileRange};
 use crate::jobs::Permit;
 use crate::page::{self, Verdict};
@@ -49,7 +49,7 @@ struct Batch {
     pages: Vec<(PageId, Option<TreeId>)>,
     dirty: Vec<bool>,
     permit: Permit,
-    /// See `stream`; `None` where none is needed.
+    /// See `slot`; `None` where none is needed.
     slot: Option<Slot>,
 }
 
@@ -107,7 +107,7 @@ impl Copy {
         result
     }
 
-    /// Waits until there are both, with neither of them in hand: whoever takes a stream may take his time, while others want permits; and who waits
+    /// Waits until there are both, with neither of them in hand: whoever takes the frames may take his time, while others want permits; and who waits
     /// for a processor may do so for long, while the reserve wants slots.
     fn permit_and_slot(&self) -> Result<(Permit, Option<Slot>)> {
         loop {

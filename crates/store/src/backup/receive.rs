@@ -91,7 +91,7 @@ impl Receiving<'_> {
             sink.check_room(expected)?;
         }
         // How long an object may become depends on it: an incremental one is no longer than a full one, but for the log.
-        sink.expect(self.engine, self.reception.lineage.bytes(), (HEAD + STORED_MAX) as u64)?;
+        sink.expect(self.engine, self.reception.lineage.bytes(), 0)?;
         let outcome = self.rest(&sink, &mut blocks, watch);
         // However that went, nothing is on its way any more when the file is sealed or removed.
         let mut waited = Ok(());

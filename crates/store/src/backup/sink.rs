@@ -8,7 +8,9 @@
 
 use super::manifest::Manifest;
 use super::place::BackupPlace;
-use super::stream::{Lane, SLOTS, Slot, Stream};
+use super::room::Room;
+use super::slot::{Lane, Slot, Slots};
+use super::stream::{SLOTS, Stream};
 use super::{failed, format};
 use crate::block::Block;
 use crate::engine::Engine;
@@ -16,6 +18,7 @@ use crate::jobs::Permit;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
+use gannet_base::sync::Mutex;
 use gannet_base::units::format_size;
 use gannet_io::{
     AlignedBuffer, Class, Direction, Durability, ErrorKind, File, ModeRequest, OpenOptions, REMOVED_AT_ONCE,
@@ -61,7 +64,9 @@ pub(crate) struct Sink {
     /// Frames so far.
     frames: AtomicU64,
     /// Where the next frame goes.
-    next: AtomicU64,
+    next: Arc<AtomicU64>,
+    /// For frames that come after [`Sink::expect`]; `None` where whoever takes them does not keep anybody waiting: a device.
+    slots: Option<Arc<dyn Slots>>,
     place: Place,
 }
 
@@ -90,7 +95,8 @@ impl Sink {
             Destination::Folder { folder, name } => Place::Files(Files::create(folder, name, mode)?),
             Destination::Stream(stream) => Place::Stream(Stream::new(stream)?),
         };
-        let sink = Sink { frames: AtomicU64::new(1), next: AtomicU64::new(begin.len() as u64), place };
+        let next = Arc::new(AtomicU64::new(begin.len() as u64));
+        let sink = Sink { frames: AtomicU64::new(1), next, slots: None, place };
         sink.write_at(0, begin)?;
         Ok(sink)
     }
@@ -110,15 +116,23 @@ impl Sink {
         )))
     }
 
-    /// Takes the memory that a backup of about this length needs, of frames of no more than so many bytes.
+    /// Takes the memory that a backup of about this length needs, of frames of no more than so many bytes, which have slots; 0 where nobody asks
+    /// for these.
     pub(crate) fn expect(&mut self, engine: &Engine, len: u64, frame: u64) -> Result<()> {
         match &mut self.place {
             Place::Files(files) => {
-                let bytes = files.data.expect(len, engine.work_limit());
-                files.memory = Some(engine.memory(Purpose::Io, bytes)?);
+                // With the parts of an object all under way, there is still room for some frames.
+                let bytes = files.data.expect(len, engine.work_limit(), SLOTS as u64 * frame);
+                let memory = engine.memory(Purpose::Io, bytes);
+                files.memory = Some(memory.map_err(|error| lacks_memory(bytes, &error))?);
+                if files.folder.disk.holds_objects() {
+                    let (data, next) = (Arc::clone(&files.data), Arc::clone(&self.next));
+                    self.slots = Some(Arc::new(Room { data, next, frame, held: Mutex::default() }));
+                }
             }
             Place::Stream(stream) => {
                 stream.memory = Some(engine.memory(Purpose::Io, SLOTS as u64 * frame)?);
+                self.slots = Some(stream.slots());
             }
         }
         Ok(())
@@ -127,29 +141,19 @@ impl Sink {
     /// Waits until a frame of the log may be given on, as long as `wanted` does not fail: to be asked for before anything that others may wait
     /// for.
     pub(crate) fn log_slot(&self, wanted: &dyn Fn() -> Result<()>) -> Result<Option<Slot>> {
-        match &self.place {
-            Place::Files(_) => Ok(None),
-            Place::Stream(stream) => stream.slot(Lane::Log, wanted).map(Some),
-        }
+        self.slots.as_ref().map(|slots| Slot::take(slots, Lane::Log, wanted)).transpose()
     }
 
     /// Waits until a frame of pages might be given on, as long as `wanted` does not fail; with no permit in hand.
     pub(crate) fn await_slot(&self, wanted: &dyn Fn() -> Result<()>) -> Result<()> {
-        match &self.place {
-            Place::Files(_) => Ok(()),
-            Place::Stream(stream) => stream.await_slot(Lane::Pages, wanted),
-        }
+        self.slots.as_ref().map_or(Ok(()), |slots| Slot::await_one(slots, Lane::Pages, wanted))
     }
 
     /// Whether a frame of pages may be given on now, and the slot for that, if it needs one.
     pub(crate) fn try_slot(&self) -> Result<(bool, Option<Slot>)> {
-        match &self.place {
-            Place::Files(_) => Ok((true, None)),
-            Place::Stream(stream) => {
-                let slot = stream.try_slot(Lane::Pages)?;
-                Ok((slot.is_some(), slot))
-            }
-        }
+        let Some(slots) = &self.slots else { return Ok((true, None)) };
+        let slot = Slot::try_take(slots, Lane::Pages)?;
+        Ok((slot.is_some(), slot))
     }
 
     /// The number of the next frame.
@@ -164,7 +168,7 @@ impl Sink {
             Place::Files(files) => {
                 let at = self.next.fetch_add(len as u64, Ordering::Relaxed);
                 if files.folder.disk.holds_objects() {
-                    // Whoever gives more than is taken waits here, and has his permit meanwhile.
+                    // Whoever has no slot may wait here, and has no permit.
                     let bytes = &block.bytes()[..len];
                     let written = files.data.write_at(Class::Maintenance, at, bytes, Durability::Cached);
                     return written.map_err(|error| failed(&error.into()));
@@ -270,6 +274,15 @@ impl Files {
         self.complete = true;
         Ok(())
     }
+}
+
+/// So much memory is not to be had for what is on its way to an object.
+fn lacks_memory(bytes: u64, error: &Error) -> Error {
+    Error::Backup(format!(
+        "what is on its way to the object store takes {}: an object has a limited number of parts, so they are the longer, the larger the database \
+         is, and a few of them are in memory; give more memory, or take the backup into a folder, by its path ({error})",
+        format_size(bytes)
+    ))
 }
 
 pub(crate) fn no_folder(folder: &BackupPlace) -> Error {

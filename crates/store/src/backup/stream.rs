@@ -1,12 +1,10 @@
 //! A stream that a backup goes to: written by a thread of its own, for whoever reads it may take as long as he likes.
 //!
 //! # Invariants
-//! 1. Nobody but that thread waits for the stream's reader with anything in hand that others may wait for, such as a permit. Who has a frame to
-//!    give has a [`Slot`] for it, so giving it on waits for nothing; and nobody who has a slot for pages waits for a permit: a thread that finds no processor would
-//!    keep it from one that does.
+//! 1. Nobody but that thread waits for the stream's reader, but for a slot (`slot`), and at the end.
 //! 2. There are never more frames on their way than slots, which the memory for them was charged for.
-//! 3. The log has slots of its own: it is not to be late because of pages.
 
+use super::slot::{Lane, Slot, Slots};
 use crate::jobs::no_thread;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
@@ -23,14 +21,7 @@ const LOG_SLOTS: usize = 1;
 /// All of them.
 pub(super) const SLOTS: usize = PAGE_SLOTS + LOG_SLOTS;
 /// How often who waits for a slot looks whether it is still wanted.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// What a frame holds, as far as slots are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Pages,
-    Log,
-}
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 struct State {
@@ -47,22 +38,28 @@ struct State {
 /// What writers and the thread share.
 type Shared = Arc<(Mutex<State>, Condvar)>;
 
-/// The right to give one frame on.
-pub(crate) struct Slot {
-    shared: Shared,
-    lane: Lane,
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("lane", &self.lane).finish_non_exhaustive()
+impl Slots for (Mutex<State>, Condvar) {
+    fn take(&self, lane: Lane) -> Result<bool> {
+        let mut state = self.0.lock();
+        check(&state)?;
+        let free = &mut state.free[lane as usize];
+        let is_there = *free > 0;
+        *free -= usize::from(is_there);
+        Ok(is_there)
     }
-}
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.shared.0.lock().free[self.lane as usize] += 1;
-        self.shared.1.notify_all();
+    fn wait(&self, lane: Lane) -> Result<bool> {
+        let mut state = self.0.lock();
+        check(&state)?;
+        if state.free[lane as usize] == 0 {
+            self.1.wait_for(&mut state, LOOK_EVERY);
+        }
+        Ok(state.free[lane as usize] > 0)
+    }
+
+    fn give_back(&self, lane: Lane) {
+        self.0.lock().free[lane as usize] += 1;
+        self.1.notify_all();
     }
 }
 
@@ -90,40 +87,9 @@ impl Stream {
         Ok(Stream { shared, thread: Some(thread), memory: None })
     }
 
-    /// Waits for a slot, as long as `wanted` does not fail.
-    pub(super) fn slot(&self, lane: Lane, wanted: &dyn Fn() -> Result<()>) -> Result<Slot> {
-        loop {
-            if let Some(slot) = self.try_slot(lane)? {
-                return Ok(slot);
-            }
-            self.await_slot(lane, wanted)?;
-        }
-    }
-
-    /// Waits until there is a slot, without taking it, as long as `wanted` does not fail.
-    pub(super) fn await_slot(&self, lane: Lane, wanted: &dyn Fn() -> Result<()>) -> Result<()> {
-        loop {
-            wanted()?;
-            let mut state = self.shared.0.lock();
-            check(&state)?;
-            if state.free[lane as usize] > 0 {
-                return Ok(());
-            }
-            self.shared.1.wait_for(&mut state, LOOK_EVERY);
-        }
-    }
-
-    /// A slot, if there is one.
-    pub(super) fn try_slot(&self, lane: Lane) -> Result<Option<Slot>> {
-        let mut state = self.shared.0.lock();
-        check(&state)?;
-        let free = &mut state.free[lane as usize];
-        if *free == 0 {
-            return Ok(None);
-        }
-        *free -= 1;
-        drop(state);
-        Ok(Some(Slot { shared: Arc::clone(&self.shared), lane }))
+    /// Slots for its frames.
+    pub(super) fn slots(&self) -> Arc<dyn Slots> {
+        Arc::clone(&self.shared) as _
     }
 
     /// Gives a frame on. Without a slot: the first one and the last one.
