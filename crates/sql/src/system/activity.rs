@@ -94,6 +94,9 @@ pub(super) fn sessions(context: &Context<'_>) -> Rows {
     Ok(rows)
 }
 
+/// In place of a text that is not for who asks.
+pub(super) const HIDDEN: &str = "<insufficient privilege>";
+
 /// Whether who asks may see what others do.
 pub(super) fn is_superuser(context: &Context<'_>) -> bool {
     context.session.is_superuser(Some(context.catalog))
@@ -156,7 +159,7 @@ fn session_row(
         optional(transaction, number),
         optional(xmin.copied(), number),
         NULL,
-        text(if visible { activity.query.as_str() } else { "<insufficient privilege>" }),
+        text(if visible { activity.query.as_str() } else { HIDDEN }),
         text("client backend"),
     ]
 }
