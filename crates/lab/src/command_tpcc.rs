@@ -161,7 +161,7 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
         "run" => {
-            let outcome = run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?;
+            let outcome = run::run(to, &arguments.plan, |_| !stop.load(Ordering::Relaxed))?;
             if let Some(path) = &arguments.each {
                 write_each(path, &outcome).with_context(|| format!("cannot write {}", path.display()))?;
             }

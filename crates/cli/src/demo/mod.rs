@@ -186,8 +186,8 @@ impl Setup {
             each: false,
             sample: Duration::from_secs(1),
         };
-        let outcome = run::run(embedded, &plan, |elapsed, done| {
-            let seconds = elapsed.as_secs_f64();
+        let outcome = run::run(embedded, &plan, |moment| {
+            let (seconds, done) = (moment.elapsed.as_secs_f64(), moment.transactions);
             let share = seconds / self.time.as_secs_f64();
             progress.say(Some(share), || format!("{:.0} transactions/s", done as f64 / seconds));
             interrupt::check().is_ok()

@@ -322,7 +322,7 @@ mod tests {
             each: false,
             sample: Duration::from_secs(1),
         };
-        let outcome = run(&target, &plan, |_, transactions| transactions < 300).unwrap();
+        let outcome = run(&target, &plan, |moment| moment.transactions < 300).unwrap();
         assert!(outcome.transactions() >= 300);
         let mut session = target.connect().unwrap();
         for condition in check::CONDITIONS {
