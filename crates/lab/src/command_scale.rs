@@ -201,9 +201,9 @@ fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
         }
         let to = server.connect()?;
         let plan = load::Load { size: arguments.size, seed: arguments.seed, loaders: 2 };
-        let rows = load::tables(&*to, &plan, |_| {})?;
+        let rows = load::tables(&*to, &plan, |_| !stop.load(Ordering::Relaxed))?;
         let mut connection = to.connect()?;
-        load::finish(&mut *connection)?;
+        load::finish(&mut *connection, || !stop.load(Ordering::Relaxed))?;
         if side == POSTGRESQL {
             connection.batch("vacuum analyze")?;
         }

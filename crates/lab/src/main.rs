@@ -40,7 +40,9 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab scan load|cold|warm|singles|grow|share|neighbour --dir DIR --driver NAME --rows N --limit SIZE [OPTIONS]
-    gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
+    gannet-lab tpcc load|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--seed N]
+                             [--setup STATEMENTS]
+    gannet-lab tpcc run (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS | --think SHARE] [--sample S] [--seed N] [--setup STATEMENTS]
                              [--each FILE]
     gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
@@ -112,7 +114,7 @@ OPTIONS
     --seed N             seed of random keys [1]
     --help               this text
 
-Ctrl-C ends a run early; what was measured until then is still reported, marked as interrupted.
+Ctrl-C ends a run early; what was measured until then is still reported, marked as interrupted. A load of `tpcc` drops what it has made then.
 ";
 
 #[derive(Debug)]

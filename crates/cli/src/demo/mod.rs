@@ -160,11 +160,18 @@ impl Setup {
         // Each loader has one thread that makes rows and one that inserts them.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = load::Load { size: self.size, seed: SEED, loaders: (cores / 2).max(1) as u32 };
-        let rows = load::tables(embedded, &plan, |share| progress.say(Some(share), String::new))?;
+        let loaded = load::tables(embedded, &plan, |share| {
+            progress.say(Some(share), String::new);
+            interrupt::check().is_ok()
+        });
+        interrupt::check()?;
+        let rows = loaded?;
         progress.clear();
         let mut progress = Progress::new("indexes and statistics");
         progress.say(None, String::new);
-        load::finish(&mut *embedded.connect()?)?;
+        let finished = load::finish(&mut *embedded.connect()?, || interrupt::check().is_ok());
+        interrupt::check()?;
+        finished?;
         Ok(Loaded {
             rows,
             time: began.elapsed(),
