@@ -94,7 +94,7 @@ OPTIONS
     --dir DIR            folder of the store (required)
     --driver NAME        gannet (default); gannet-sql: the same rows as a table; sqlite, when built with the feature
                          `rivals`
-    --memory SIZE        memory budget [256MiB]
+    --memory SIZE        memory budget [256MiB]; of sqlite, of the caches of all sessions together
     --rows N             rows loaded [1000000]
     --value-size BYTES   bytes of a value; keys have 8 [192]
     --page-size BYTES    bytes of a page, for `load` [8192]
@@ -311,9 +311,15 @@ fn open(arguments: &Arguments) -> Result<Box<dyn Driver>> {
         "gannet-sql" => Ok(Box::new(Table::open(&options, create)?)),
         #[cfg(feature = "rivals")]
         "sqlite" => {
+            // All caches together are what others have as one.
+            let connections = match arguments.workload.as_str() {
+                "load" | "misses" | "scan" => 1,
+                _ => arguments.plan.threads.max(arguments.plan.warm_up_threads).max(1),
+            };
             let options = gannet_lab::sqlite::Options {
                 folder: arguments.dir.clone(),
-                memory: arguments.memory,
+                cache: arguments.memory / connections as u64,
+                connections,
                 page_size: arguments.page_size,
             };
             Ok(Box::new(gannet_lab::sqlite::Sqlite::open(&options, create)?))
