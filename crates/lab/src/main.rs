@@ -448,6 +448,27 @@ mod tests {
         driver.close().unwrap();
     }
 
+    #[cfg(feature = "rivals")]
+    #[test]
+    fn the_caches_of_sqlites_connections_are_shares_of_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = |workload: &str, threads, warm_up_threads| {
+            let arguments = Arguments {
+                workload: workload.to_owned(),
+                driver: "sqlite".to_owned(),
+                dir: folder.path().to_owned(),
+                memory: 64 << 20,
+                plan: Plan { threads, warm_up_threads, ..Plan::default() },
+                ..Arguments::default()
+            };
+            let settings = open(&arguments).unwrap().settings();
+            assert_eq!(settings["memory_bytes"], 64 << 20, "{workload}");
+            settings["cache_bytes_per_connection"].as_u64().unwrap() >> 20
+        };
+        // Who fills it is alone.
+        assert_eq!([cache("load", 4, 0), cache("lookups", 4, 0), cache("lookups", 2, 16)], [64, 16, 4]);
+    }
+
     #[test]
     fn options_are_understood_and_mistakes_named() {
         let parsed = parse(lexopt::Parser::from_args([
