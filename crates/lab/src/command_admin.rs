@@ -13,7 +13,7 @@ use lexopt::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
@@ -208,7 +208,7 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
     let mut told = match &*arguments.step {
         "copy" => files::plain_copy(&arguments.from, &arguments.to)?,
         "within" => within(&arguments, stop)?,
-        "load" => fill(&arguments)?,
+        "load" => fill(&arguments, stop)?,
         _ => measured(&arguments, stop)?,
     };
     if !matches!(&*arguments.step, "copy" | "within") {
@@ -255,7 +255,7 @@ fn measured(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
 }
 
 /// Makes the data that the others work on copies of: complete, with nothing left to be swept or written home.
-fn fill(arguments: &Arguments) -> Result<Value> {
+fn fill(arguments: &Arguments, stop: &AtomicBool) -> Result<Value> {
     let (side, folder) = (arguments.side, &arguments.base);
     // Before anything is made.
     sides::must_connect(side)?;
@@ -283,9 +283,9 @@ fn fill(arguments: &Arguments) -> Result<Value> {
     }
     let to = server.connect()?;
     let load = load::Load { size: arguments.size, seed: arguments.seed, loaders: 2 };
-    let rows = load::tables(&*to, &load, |_| {})?;
+    let rows = load::tables(&*to, &load, |_| !stop.load(Ordering::Relaxed))?;
     let mut session = to.connect()?;
-    load::finish(&mut *session)?;
+    load::finish(&mut *session, || !stop.load(Ordering::Relaxed))?;
     if matches!(side, Side::Wire(_)) {
         // Each has it behind him what rows need that were just loaded.
         session.batch("vacuum")?;

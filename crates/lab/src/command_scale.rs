@@ -201,9 +201,9 @@ fn fill(arguments: &Arguments, side: Side, stop: &AtomicBool) -> Result<Value> {
         }
         let to = server.connect()?;
         let plan = load::Load { size: arguments.size, seed: arguments.seed, loaders: 2 };
-        let rows = load::tables(&*to, &plan, |_| {})?;
+        let rows = load::tables(&*to, &plan, |_| !stop.load(Ordering::Relaxed))?;
         let mut connection = to.connect()?;
-        load::finish(&mut *connection)?;
+        load::finish(&mut *connection, || !stop.load(Ordering::Relaxed))?;
         if side == POSTGRESQL {
             connection.batch("vacuum analyze")?;
         }
@@ -349,7 +349,7 @@ fn unmeasured(to: &dyn Connect, plan: &Plan, stop: &AtomicBool) -> Result<u64> {
     if plan.time.is_zero() {
         return Ok(0);
     }
-    Ok(run(to, plan, |_, _| !stop.load(Ordering::Relaxed))?.transactions())
+    Ok(run(to, plan, |_| !stop.load(Ordering::Relaxed))?.transactions())
 }
 
 /// Lets sessions work. Gives what came of it, by the second, and what the device did meanwhile.
@@ -362,8 +362,9 @@ fn sampled(
 ) -> Result<(Outcome, Vec<Vec<Value>>, Option<Counters>)> {
     let first = disk.counters();
     let (mut last, mut seen) = (first, Vec::new());
-    let outcome = run(to, plan, |elapsed, _| {
-        if elapsed >= SAMPLE * (seen.len() as u32 + 1) {
+    let outcome = run(to, plan, |moment| {
+        // With each sample of the transactions, as it ends.
+        if moment.samples > seen.len() {
             let now = disk.counters();
             let done = now.zip(last).map(|(now, last)| now.since(last));
             last = now;

@@ -15,6 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 
+/// Options that say how terminals work: of no use to who loads or checks.
+const OF_RUN: [&str; 6] = ["sessions", "seconds", "rate", "think", "sample", "each"];
+
+#[derive(Debug)]
 struct Arguments {
     step: String,
     plan: run::Plan,
@@ -51,7 +55,11 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         setup: None,
         each: None,
     };
+    let mut given = Vec::new();
     while let Some(argument) = parser.next()? {
+        if let Long(name) = &argument {
+            given.push((*name).to_owned());
+        }
         match argument {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             Long("url") => arguments.url = Some(parser.value()?.string()?),
@@ -73,11 +81,15 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         }
     }
     arguments.plan.each = arguments.each.is_some();
-    if arguments.plan.each && arguments.step != "run" {
-        bail!("--each, a file for each transaction's latency, goes with tpcc run");
+    let is_given = |name: &str| given.iter().any(|given| given == name);
+    if arguments.step != "run"
+        && let Some(name) = OF_RUN.into_iter().find(|name| is_given(name))
+    {
+        bail!("--{name} goes with tpcc run");
     }
     match (&arguments.url, &arguments.dir) {
         (Some(_), None) if arguments.profile.is_some() => bail!("--profile goes with --dir"),
+        (Some(_), None) if is_given("memory") => bail!("--memory goes with --dir: a server has its own"),
         (Some(_), None) | (None, Some(_)) => {}
         _ => bail!("--url, where a server is in libpq's words, or --dir, the folder of an embedded database"),
     }
@@ -123,9 +135,12 @@ fn server(url: &str) -> Box<dyn Connect> {
 
 /// Runs the command; one JSON object on standard output.
 pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()> {
-    let arguments = parse(parser)?;
+    perform(&parse(parser)?, stop)
+}
+
+fn perform(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let Some(dir) = &arguments.dir else {
-        return measure(&arguments, &*server(arguments.url.as_deref().unwrap_or_default()), stop);
+        return measure(arguments, &*server(arguments.url.as_deref().unwrap_or_default()), stop);
     };
     let options = gannet::Options {
         folder: dir.clone(),
@@ -133,9 +148,41 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
         profile: arguments.profile,
         ..gannet::Options::default()
     };
-    let table = Table::open(&options, arguments.step == "load")?;
-    measure(&arguments, &table.embedded(), stop)?;
-    table.close()
+    // An interrupted load leaves an empty database.
+    let creates = arguments.step == "load" && !gannet::path(dir).exists();
+    let table = Table::open(&options, creates)?;
+    let measured = measure(arguments, &table.embedded(), stop);
+    let closed = table.close();
+    measured.and(closed)
+}
+
+/// Makes the tables. What an interrupted load has made goes again, so that nobody takes it for a whole one.
+fn fill(to: &dyn Connect, load: &load::Load, stop: &AtomicBool) -> Result<()> {
+    let goes_on = || !stop.load(Ordering::Relaxed);
+    let filled =
+        load::tables(to, load, |_| goes_on()).and_then(|_| load::finish(&mut *to.connect()?, goes_on));
+    if filled.as_ref().is_err_and(|error| error.is::<load::Interrupted>()) {
+        load::drop_tables(&mut *to.connect()?)
+            .context("interrupted, and the tables, which are incomplete, cannot be dropped")?;
+        bail!("interrupted: the tables, which were incomplete, are dropped");
+    }
+    filled
+}
+
+/// Looks whether the consistency conditions hold, one after the other; gives their number.
+fn conditions(to: &dyn Connect, stop: &AtomicBool) -> Result<usize> {
+    let mut connection = to.connect()?;
+    for (seen, condition) in check::CONDITIONS.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted: {seen} of {} conditions hold", check::CONDITIONS.len());
+        }
+        let found = check::violations(&mut *connection, condition)
+            .with_context(|| format!("condition {}", condition.number))?;
+        if found > 0 {
+            bail!("condition {} is violated {found} times: {}", condition.number, condition.says);
+        }
+    }
+    Ok(check::CONDITIONS.len())
 }
 
 /// Lines of CSV: when a transaction came in (seconds since 1970), its latency in milliseconds, its kind.
@@ -156,38 +203,81 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
     let measured = match arguments.step.as_str() {
         "load" => {
             let load = load::Load { size: arguments.plan.size, seed: arguments.plan.seed, loaders: 2 };
-            load::tables(to, &load, |_| {})?;
-            load::finish(&mut *to.connect()?)?;
+            fill(to, &load, stop)?;
             json!({ "seconds": began.elapsed().as_secs_f64() })
         }
         "run" => {
-            let outcome = run::run(to, &arguments.plan, |_, _| !stop.load(Ordering::Relaxed))?;
+            let outcome = run::run(to, &arguments.plan, |_| !stop.load(Ordering::Relaxed))?;
             if let Some(path) = &arguments.each {
                 write_each(path, &outcome).with_context(|| format!("cannot write {}", path.display()))?;
             }
             outcome.to_json()
         }
         "check" => {
-            let mut connection = to.connect()?;
-            for condition in check::CONDITIONS {
-                let found = check::violations(&mut *connection, condition)
-                    .with_context(|| format!("condition {}", condition.number))?;
-                if found > 0 {
-                    bail!("condition {} is violated {found} times: {}", condition.number, condition.says);
-                }
-            }
-            json!({ "conditions": check::CONDITIONS.len(), "seconds": began.elapsed().as_secs_f64() })
+            let conditions = conditions(to, stop)?;
+            json!({ "conditions": conditions, "seconds": began.elapsed().as_secs_f64() })
         }
         other => bail!("tpcc is load, run or check, not {other:?}"),
     };
     let plan = &arguments.plan;
     crate::output::line(json!({
         "workload": format!("tpcc {}", arguments.step),
-        "warehouses": plan.size.warehouses, "sessions": plan.terminals, "seed": plan.seed, "rate": plan.rate,
+        "warehouses": plan.size.warehouses, "sessions": (arguments.step == "run").then_some(plan.terminals),
+        "seed": plan.seed, "rate": plan.rate,
         "think": plan.think,
         "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
         "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
         "measured": measured, "machine": gannet_lab::machine::describe(),
     }))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Arguments> {
+        parse(&mut lexopt::Parser::from_args(words))
+    }
+
+    #[test]
+    fn what_has_no_effect_is_refused() {
+        let arguments = parsed(&["run", "--dir", "d", "--memory", "64MiB", "--sessions", "3"]).unwrap();
+        assert_eq!((arguments.memory, arguments.plan.terminals), (64 << 20, 3));
+        assert!(parsed(&["run", "--url", "host=here", "--rate", "10"]).is_ok());
+        for step in ["load", "run", "check"] {
+            let error = parsed(&[step, "--url", "host=here", "--memory", "64MiB"]).unwrap_err();
+            assert_eq!(error.to_string(), "--memory goes with --dir: a server has its own");
+        }
+        for name in OF_RUN {
+            for step in ["load", "check"] {
+                let error = parsed(&[step, "--dir", "d", &format!("--{name}"), "1"]).unwrap_err();
+                assert_eq!(error.to_string(), format!("--{name} goes with tpcc run"));
+            }
+        }
+        assert!(parsed(&["load", "--dir", "d", "--warehouses", "1", "--seed", "2"]).is_ok());
+    }
+
+    fn arguments(step: &str, dir: &Path) -> Arguments {
+        let dir = dir.display().to_string();
+        let mut arguments = parsed(&[step, "--dir", &dir, "--memory", "32MiB", "--warehouses", "1"]).unwrap();
+        arguments.plan.size = Size::new(1).shrunk(100);
+        arguments
+    }
+
+    #[test]
+    fn a_signal_ends_load_and_check_and_leaves_no_half_of_a_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = |step: &str, stop: bool| perform(&arguments(step, folder.path()), &AtomicBool::new(stop));
+        let error = work("load", true).unwrap_err();
+        assert_eq!(error.to_string(), "interrupted: the tables, which were incomplete, are dropped");
+        // It can be done again where it was.
+        work("load", false).unwrap();
+        let error = work("check", true).unwrap_err();
+        assert!(error.to_string().starts_with("interrupted: 0 of "), "{error}");
+        work("check", false).unwrap();
+        // A load into tables that are there is none that was interrupted: they stay.
+        assert!(work("load", true).unwrap_err().to_string().contains("already exists"));
+        work("check", false).unwrap();
+    }
 }

@@ -134,7 +134,7 @@ impl Gannet {
 }
 
 /// The database's file in its folder.
-pub(crate) fn path(folder: &Path) -> PathBuf {
+pub fn path(folder: &Path) -> PathBuf {
     folder.join("lab.gnt")
 }
 

@@ -40,7 +40,9 @@ USAGE
     gannet-lab store WORKLOAD --dir DIR [OPTIONS]
     gannet-lab sql --dir DIR [--memory SIZE] [--page-size BYTES] [--create] STATEMENT...
     gannet-lab scan load|cold|warm|singles|grow|share|neighbour --dir DIR --driver NAME --rows N --limit SIZE [OPTIONS]
-    gannet-lab tpcc load|run|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
+    gannet-lab tpcc load|check (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--seed N]
+                             [--setup STATEMENTS]
+    gannet-lab tpcc run (--url WORDS | --dir DIR [--memory SIZE] [--profile NAME]) [--warehouses N] [--sessions N]
                              [--seconds S] [--rate TPS | --think SHARE] [--sample S] [--seed N] [--setup STATEMENTS]
                              [--each FILE]
     gannet-lab scale load --server NAME --to FOLDER [--warehouses N] [--seed N]
@@ -92,7 +94,7 @@ OPTIONS
     --dir DIR            folder of the store (required)
     --driver NAME        gannet (default); gannet-sql: the same rows as a table; sqlite, when built with the feature
                          `rivals`
-    --memory SIZE        memory budget [256MiB]
+    --memory SIZE        memory budget [256MiB]; of sqlite, of the caches of all sessions together
     --rows N             rows loaded [1000000]
     --value-size BYTES   bytes of a value; keys have 8 [192]
     --page-size BYTES    bytes of a page, for `load` [8192]
@@ -112,7 +114,7 @@ OPTIONS
     --seed N             seed of random keys [1]
     --help               this text
 
-Ctrl-C ends a run early; what was measured until then is still reported, marked as interrupted.
+Ctrl-C ends a run early; what was measured until then is still reported, marked as interrupted. A load of `tpcc` drops what it has made then.
 ";
 
 #[derive(Debug)]
@@ -309,9 +311,15 @@ fn open(arguments: &Arguments) -> Result<Box<dyn Driver>> {
         "gannet-sql" => Ok(Box::new(Table::open(&options, create)?)),
         #[cfg(feature = "rivals")]
         "sqlite" => {
+            // All caches together are what others have as one.
+            let connections = match arguments.workload.as_str() {
+                "load" | "misses" | "scan" => 1,
+                _ => arguments.plan.threads.max(arguments.plan.warm_up_threads).max(1),
+            };
             let options = gannet_lab::sqlite::Options {
                 folder: arguments.dir.clone(),
-                memory: arguments.memory,
+                cache: arguments.memory / connections as u64,
+                connections,
                 page_size: arguments.page_size,
             };
             Ok(Box::new(gannet_lab::sqlite::Sqlite::open(&options, create)?))
@@ -438,6 +446,27 @@ mod tests {
         let driver = open(&of("lookups")).unwrap();
         assert!(!list.exists());
         driver.close().unwrap();
+    }
+
+    #[cfg(feature = "rivals")]
+    #[test]
+    fn the_caches_of_sqlites_connections_are_shares_of_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = |workload: &str, threads, warm_up_threads| {
+            let arguments = Arguments {
+                workload: workload.to_owned(),
+                driver: "sqlite".to_owned(),
+                dir: folder.path().to_owned(),
+                memory: 64 << 20,
+                plan: Plan { threads, warm_up_threads, ..Plan::default() },
+                ..Arguments::default()
+            };
+            let settings = open(&arguments).unwrap().settings();
+            assert_eq!(settings["memory_bytes"], 64 << 20, "{workload}");
+            settings["cache_bytes_per_connection"].as_u64().unwrap() >> 20
+        };
+        // Who fills it is alone.
+        assert_eq!([cache("load", 4, 0), cache("lookups", 4, 0), cache("lookups", 2, 16)], [64, 16, 4]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! SQLite, linked in: one connection per session, write-ahead log, prepared statements kept for the session's life.
+//! SQLite, linked in: one connection per session, write-ahead log, prepared statements kept for the session's life. A connection has a cache of its own, which
+//! no other one sees, and behind all of them is the OS cache.
 
 pub mod sql;
 
@@ -13,8 +14,10 @@ use std::path::PathBuf;
 pub struct Options {
     /// The folder that holds, or will hold, the database.
     pub folder: PathBuf,
-    /// Bytes of a connection's page cache.
-    pub memory: u64,
+    /// Bytes of a connection's page cache: each has one of its own.
+    pub cache: u64,
+    /// Connections at one time.
+    pub connections: usize,
     /// Bytes of a page, for a new database.
     pub page_size: usize,
 }
@@ -58,7 +61,7 @@ impl Sqlite {
              PRAGMA cache_size = -{};
              PRAGMA busy_timeout = 60000;",
             self.options.page_size,
-            self.options.memory / 1024
+            self.options.cache.div_ceil(1024)
         ))?;
         if self.keeps_log {
             connection.execute_batch("PRAGMA wal_autocheckpoint = 0")?;
@@ -74,7 +77,9 @@ impl Driver for Sqlite {
 
     fn settings(&self) -> Value {
         json!({
-            "memory_bytes": self.options.memory,
+            "memory_bytes": self.options.cache * self.options.connections as u64,
+            "cache_bytes_per_connection": self.options.cache,
+            "connections": self.options.connections,
             "page_size": self.options.page_size,
             "journal_mode": "wal",
             "synchronous": "full",

@@ -553,7 +553,7 @@ impl Connected {
                 None => Ok(Value::Null),
                 Some(bytes) if given.is_binary(index) => expect(cast::binary_bytes(bytes, ty), bytes.len())
                     .and_then(|()| binary::read(bytes, ty, -1)),
-                Some(bytes) => message::utf8(bytes).and_then(|value| {
+                Some(bytes) => text::check_utf8(bytes).and_then(|value| {
                     expect(cast::text_bytes(value, ty, -1), bytes.len())?;
                     text::read(value, ty, -1, style)
                 }),

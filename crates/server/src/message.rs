@@ -7,6 +7,7 @@
 //!
 //! Source: "Message Formats" in PostgreSQL's documentation of its protocol.
 
+use gannet_sql::types::text::check_utf8;
 use gannet_sql::{Error, Result, SqlState};
 use std::io::Write;
 
@@ -165,7 +166,7 @@ impl<'m> Body<'m> {
         let Some(end) = self.rest.iter().position(|&byte| byte == 0) else {
             return Err(malformed("a string has no end"));
         };
-        let text = utf8(&self.rest[..end])?;
+        let text = check_utf8(&self.rest[..end])?;
         self.rest = &self.rest[end + 1..];
         Ok(text)
     }
@@ -173,18 +174,6 @@ impl<'m> Body<'m> {
     fn end(&self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(malformed("it is longer than its contents")) }
     }
-}
-
-/// Bytes as text: 22021 where they are none.
-pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let bad = &bytes[error.valid_up_to()..];
-        let shown: Vec<String> = bad.iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
-        Error::new(
-            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-            format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
-        )
-    })
 }
 
 /// Reads the body of a connection's first message (everything behind its length).

@@ -339,6 +339,7 @@ impl Server {
                 effective: report.effective.clone(),
                 source: report.source.to_string(),
                 reason: report.reason.clone(),
+                is_place: report.is_place,
             })
             .collect();
         for database in self.shared.databases.lock().values() {

@@ -85,6 +85,9 @@ definitions! {
 /// Settings of several values, which are a list in the file.
 const LISTS: [&str; 2] = ["listen", "sweep_window"];
 
+/// Settings that say where something lies on this machine: only superusers are shown them.
+const PLACES: [&str; 6] = ["archive", "socket", "tls_certificate", "tls_key", "temp_folder", "io_record"];
+
 /// A setting with its values, as `gannet_settings` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -98,6 +101,8 @@ pub struct Report {
     pub source: Source,
     /// Why the two differ, or what else is to be said.
     pub reason: String,
+    /// Whether it says where something lies on this machine.
+    pub is_place: bool,
 }
 
 /// The settings, as text, and who said so.
@@ -326,7 +331,8 @@ impl Settings {
                 || (self.shown(definition.name), String::new()),
                 |(_, value, why)| (value.clone(), why.clone()),
             );
-            Report { name: definition.name.to_owned(), requested, effective, source, reason }
+            let is_place = PLACES.contains(&definition.name);
+            Report { name: definition.name.to_owned(), requested, effective, source, reason, is_place }
         };
         DEFINITIONS.iter().map(report).collect()
     }
@@ -391,6 +397,16 @@ mod tests {
         assert_eq!((of("memory").source, of("memory").effective.as_str()), (Source::Environment, "2GiB"));
         assert_eq!((of("io").effective.as_str(), of("io").reason.as_str()), ("buffered", "no O_DIRECT here"));
         assert_eq!(of("shutdown_limit").source, Source::Default);
+    }
+
+    #[test]
+    fn every_file_and_folder_is_a_place() {
+        for definition in DEFINITIONS {
+            let is_place = definition.unit.starts_with("file") || definition.unit.starts_with("folder");
+            assert_eq!(PLACES.contains(&definition.name), is_place, "{}", definition.name);
+        }
+        let report = Settings::default().report(&[]);
+        assert!(report.iter().any(|report| report.name == "archive" && report.is_place));
     }
 
     #[test]

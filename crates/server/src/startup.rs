@@ -10,6 +10,7 @@
 use crate::connection::{Connected, Connection, End, Step};
 use crate::message::{self, First};
 use crate::scram;
+use gannet_sql::types::text::check_utf8;
 use gannet_sql::{Database, Error, Result, SqlState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,7 +159,7 @@ impl Connection {
             Ok(body) => body,
             Err(error) => return Ok(Err(error)),
         };
-        let answer = match message::utf8(&last).and_then(|last| exchange.finish(last)) {
+        let answer = match check_utf8(&last).and_then(|last| exchange.finish(last)) {
             Ok(answer) => answer,
             Err(error) => return Ok(Err(error)),
         };
@@ -280,7 +281,7 @@ fn initial_response(body: &[u8]) -> Result<&str> {
     if usize::try_from(len).ok() != Some(data.len()) {
         return Err(bad());
     }
-    message::utf8(data)
+    check_utf8(data)
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ fn settings_say_what_was_asked_for_and_what_holds() {
         effective: "100".to_owned(),
         source: "file".to_owned(),
         reason: "no more fit".to_owned(),
+        is_place: false,
     }]);
     let mut session = database.session("owner").unwrap();
     run(&mut session, "set statement_timeout = '5s'");
@@ -588,4 +589,62 @@ fn the_archive_is_told_and_points_are_named() {
     let database = Database::open(&engine, &path, &OpenOptions::default(), "owner").unwrap();
     let mut session = database.session("owner").unwrap();
     assert_eq!(number(&mut session, "select count(*) from gannet_archive"), 0);
+}
+
+#[test]
+fn where_files_lie_is_for_superusers() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    let engine = Engine::new(&EngineOptions::default()).unwrap();
+    let archive = place.join("log");
+    let open = OpenOptions { archive: Some(archive.clone()), ..OpenOptions::default() };
+    let path = place.join("shop.gnt");
+    let database = Database::create(&engine, &path, &CreateOptions::default(), &open, "owner").unwrap();
+    let setting = |name: &str, effective: String, is_place| SettingReport {
+        name: name.to_owned(),
+        requested: String::new(),
+        effective,
+        source: "flag".to_owned(),
+        reason: String::new(),
+        is_place,
+    };
+    let archive_text = archive.display().to_string();
+    database.publish_settings(vec![
+        setting("archive", archive_text, true),
+        setting("port", "5433".to_owned(), false),
+    ]);
+    let mut owner = database.session("owner").unwrap();
+    let place = place.display().to_string();
+    run(&mut owner, "create table t (id int primary key); create role guest login");
+    std::fs::create_dir(folder.path().join("backup")).unwrap();
+    run(&mut owner, &format!("backup database to '{place}/backup'"));
+    // The folder of the archive cannot be written to any more: an alarm and an error tell of it.
+    let away = folder.path().join("away");
+    std::fs::rename(&archive, &away).unwrap();
+    std::fs::write(&archive, "in its place").unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while number(&mut owner, "select count(*) from gannet_archive where error is not null") == 0 {
+        run(&mut owner, "insert into t select coalesce(max(id), 0) + 1 from t");
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut guest = database.session("guest").unwrap();
+    let mut told = Vec::new();
+    for view in run(&mut owner, "select relname from pg_class where relname like 'gannet%'").concat() {
+        let rows = format!("select * from {view}");
+        if run(&mut owner, &rows).concat().iter().any(|value| value.contains(&place)) {
+            told.push(view.clone());
+        }
+        let seen = run(&mut guest, &rows);
+        assert!(!seen.concat().iter().any(|value| value.contains(&place)), "{view}: {seen:?}");
+    }
+    told.sort();
+    assert_eq!(told, ["gannet_alarms", "gannet_archive", "gannet_files", "gannet_jobs", "gannet_settings"]);
+    let names = "select name from gannet_settings where name in ('archive', 'port') order by name";
+    assert_eq!(run(&mut owner, names).concat(), ["archive", "port"]);
+    assert_eq!(run(&mut guest, names).concat(), ["port"]);
+    let files = "select count(*) > 1 and count(path) = 0 and count(bytes) = count(*) from gannet_files";
+    assert_eq!(one(&mut guest, files), "t");
+    let hidden = "select destination is null and error = '<insufficient privilege>' and state <> '' from gannet_archive";
+    assert_eq!(one(&mut guest, hidden), "t");
 }

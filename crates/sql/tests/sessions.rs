@@ -399,6 +399,28 @@ fn what_a_client_set_when_it_connected_is_what_reset_goes_back_to() {
 }
 
 #[test]
+fn numbers_of_pg_settings_are_in_their_unit() {
+    let fixture = Fixture::new("");
+    let mut session = fixture.session();
+    session.0.state().set_at_start("lock_timeout", "2s").unwrap();
+    session.run("set statement_timeout = '1min'; set work_mem = '64MB'; set job_latency_target = '1.5ms'");
+    let row = |session: &mut Sql, name: &str| {
+        session.one(&format!(
+            "select concat_ws(' ', setting, unit, vartype, min_val, max_val, boot_val, reset_val) from pg_settings where name = '{name}'"
+        ))
+    };
+    assert_eq!(row(&mut session, "statement_timeout"), "60000 ms integer 0 2147483647 0 0");
+    assert_eq!(row(&mut session, "work_mem"), "65536 kB integer 0 2147483647 0 0");
+    assert_eq!(row(&mut session, "lock_timeout"), "2000 ms integer 0 2147483647 0 2000");
+    assert_eq!(row(&mut session, "job_latency_target"), "1.5 ms real 0 2147483647 0 0");
+    assert_eq!(row(&mut session, "extra_float_digits"), "1 integer -15 3 1 1");
+    for (name, shown) in [("statement_timeout", "1min"), ("work_mem", "64MB"), ("lock_timeout", "2s")] {
+        assert_eq!(session.one(&format!("show {name}")), shown);
+        assert_eq!(session.one(&format!("select current_setting('{name}')")), shown);
+    }
+}
+
+#[test]
 fn execute_of_a_prepared_statement_commits() {
     let fixture = Fixture::new(TABLE);
     let mut session = fixture.session();

@@ -160,11 +160,18 @@ impl Setup {
         // Each loader has one thread that makes rows and one that inserts them.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = load::Load { size: self.size, seed: SEED, loaders: (cores / 2).max(1) as u32 };
-        let rows = load::tables(embedded, &plan, |share| progress.say(Some(share), String::new))?;
+        let loaded = load::tables(embedded, &plan, |share| {
+            progress.say(Some(share), String::new);
+            interrupt::check().is_ok()
+        });
+        interrupt::check()?;
+        let rows = loaded?;
         progress.clear();
         let mut progress = Progress::new("indexes and statistics");
         progress.say(None, String::new);
-        load::finish(&mut *embedded.connect()?)?;
+        let finished = load::finish(&mut *embedded.connect()?, || interrupt::check().is_ok());
+        interrupt::check()?;
+        finished?;
         Ok(Loaded {
             rows,
             time: began.elapsed(),
@@ -186,8 +193,8 @@ impl Setup {
             each: false,
             sample: Duration::from_secs(1),
         };
-        let outcome = run::run(embedded, &plan, |elapsed, done| {
-            let seconds = elapsed.as_secs_f64();
+        let outcome = run::run(embedded, &plan, |moment| {
+            let (seconds, done) = (moment.elapsed.as_secs_f64(), moment.transactions);
             let share = seconds / self.time.as_secs_f64();
             progress.say(Some(share), || format!("{:.0} transactions/s", done as f64 / seconds));
             interrupt::check().is_ok()

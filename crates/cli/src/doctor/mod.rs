@@ -284,8 +284,9 @@ fn note_modes(disk: &RealDisk, paths: &[PathBuf], files: &mut [Value], requested
 fn note_buffered(files: &[Value], remarks: &mut Remarks) {
     let mut buffered = files.iter().filter(|file| file["mode"] == Mode::Buffered.name());
     let Some(first) = buffered.next() else { return };
-    let (path, reason) =
-        (first["path"].as_str().unwrap_or_default(), first["reason"].as_str().unwrap_or_default());
+    // A server tells superusers only where its files are.
+    let path = first["path"].as_str().unwrap_or("a file of the database");
+    let reason = first["reason"].as_str().unwrap_or_default();
     let others = match buffered.count() {
         0 => String::new(),
         others => format!(" (and {others} more)"),

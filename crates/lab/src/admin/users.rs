@@ -89,7 +89,7 @@ impl Users<'_> {
                     beside(&ends_early, Instant::now())
                 })
             });
-            let outcome = run::run(self.connect, &plan, |_, _| {
+            let outcome = run::run(self.connect, &plan, |_| {
                 works.store(true, Ordering::Release);
                 !stop.load(Ordering::Relaxed) && !is_done.load(Ordering::Acquire)
             });

@@ -131,7 +131,8 @@ fn contestants(order: &Order, plan: &Plan) -> Vec<Contestant> {
             program: None,
             store: "sqlite",
             options: words(&["--driver", "sqlite"]),
-            memory: plan.limit / SQLITE_SHARE / u64::from(MOST_THREADS),
+            // Its caches are those of the most threads, which fill them: of each no less where fewer are measured.
+            memory: plan.limit / SQLITE_SHARE,
             has_batches: false,
         });
     }

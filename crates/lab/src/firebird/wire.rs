@@ -509,14 +509,31 @@ impl Connection for Attached {
         if columns.is_empty() {
             bail!("there is no table {table}");
         }
-        let (many, size) = dialect::insert_block(&name, &columns, usize::MAX);
-        let (one, _) = dialect::insert_block(&name, &columns, 1);
         let mut transaction = self.begin(false)?;
+        let loaded = self.load_within(&mut transaction, &name, &columns, more);
+        // One that is left open would keep the connection from being closed.
+        let ended = self.end(transaction, if loaded.is_ok() { TrOp::Commit } else { TrOp::Rollback });
+        let rows = loaded?;
+        ended.map(|()| rows)
+    }
+}
+
+impl Attached {
+    /// See [`Connection::load`]: in a transaction, into a table by the names that are stored.
+    fn load_within(
+        &mut self,
+        transaction: &mut Transaction,
+        table: &str,
+        columns: &[String],
+        more: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+    ) -> Result<u64> {
+        let (many, size) = dialect::insert_block(table, columns, usize::MAX);
+        let (one, _) = dialect::insert_block(table, columns, 1);
         let prepare = |this: &mut Self, transaction: &mut Transaction, sql: &str| {
             let prepared = this.client.prepare_statement(&mut this.database, transaction, Dialect::D3, sql);
             prepared.map(|(_, handle)| handle).map_err(|error| judged(sql, error))
         };
-        let mut handles = [prepare(self, &mut transaction, &many)?, prepare(self, &mut transaction, &one)?];
+        let mut handles = [prepare(self, transaction, &many)?, prepare(self, transaction, &one)?];
         let (mut data, mut values, mut rows) = (Vec::new(), Vec::new(), 0);
         loop {
             data.clear();
@@ -529,8 +546,7 @@ impl Connection for Attached {
                 rows += 1;
                 if values.len() >= size * columns.len() {
                     let values = std::mem::take(&mut values);
-                    let done =
-                        self.client.execute(&mut self.database, &mut transaction, &mut handles[0], values);
+                    let done = self.client.execute(&mut self.database, transaction, &mut handles[0], values);
                     done.map_err(|error| judged(table, error))?;
                 }
             }
@@ -539,14 +555,12 @@ impl Connection for Attached {
             }
         }
         for row in values.chunks(columns.len()) {
-            let done =
-                self.client.execute(&mut self.database, &mut transaction, &mut handles[1], row.to_vec());
+            let done = self.client.execute(&mut self.database, transaction, &mut handles[1], row.to_vec());
             done.map_err(|error| judged(table, error))?;
         }
         for handle in &mut handles {
             self.client.free_statement(handle, FreeStmtOp::Drop).map_err(|error| judged(table, error))?;
         }
-        self.end(transaction, TrOp::Commit)?;
         Ok(rows)
     }
 }
@@ -558,5 +572,43 @@ impl Drop for Attached {
             let _ = self.end(transaction, TrOp::Rollback);
         }
         let _ = self.client.detach_database(&mut self.database);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::server::{Options, make};
+    use super::*;
+
+    /// Where Firebird is installed.
+    #[test]
+    fn a_load_that_fails_leaves_neither_a_transaction_nor_a_connection() {
+        if installation().is_none() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("database");
+        make(&folder).unwrap();
+        let server = Options { folder, memory: None, settings: Vec::new() }.start().unwrap();
+        let target = Target::of(&server).unwrap();
+        let mut own = target.attach().unwrap();
+        own.batch("create table t (a integer)").unwrap();
+        let mut other = target.attach().unwrap();
+        let loaded = other.load("t", &mut |out| {
+            out.extend_from_slice(b"1\nno number\n");
+            false
+        });
+        assert!(loaded.is_err());
+        let mut there = |sql: &str| own.rows(sql).unwrap()[0][0].int().unwrap();
+        assert_eq!(
+            there(
+                "select count(*) from mon$transactions where mon$attachment_id <> current_connection and mon$state = 1"
+            ),
+            0
+        );
+        drop(other);
+        assert_eq!(there("select count(*) from mon$attachments where mon$system_flag = 0"), 1);
+        drop(own);
+        server.stop().unwrap();
     }
 }

@@ -70,7 +70,8 @@ fn open(setup: &Setup, folder: &Path, create: bool) -> Result<Box<dyn Driver>> {
         Side::Sqlite => {
             let options = crate::sqlite::Options {
                 folder: folder.to_owned(),
-                memory: SQLITE_CACHE,
+                cache: SQLITE_CACHE,
+                connections: setup.sessions,
                 page_size: PAGE_SIZE,
             };
             // What a load leaves in its log is to be home.

@@ -310,8 +310,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = Target { path: folder.path().join("lab.sqlite"), is_durable: false };
         let size = Size::new(1).shrunk(100);
-        load::tables(&target, &load::Load { size, seed: 1, loaders: 2 }, |_| {}).unwrap();
-        load::finish(&mut *target.connect().unwrap()).unwrap();
+        load::tables(&target, &load::Load { size, seed: 1, loaders: 2 }, |_| true).unwrap();
+        load::finish(&mut *target.connect().unwrap(), || true).unwrap();
         let plan = Plan {
             size,
             terminals: 3,
@@ -322,7 +322,7 @@ mod tests {
             each: false,
             sample: Duration::from_secs(1),
         };
-        let outcome = run(&target, &plan, |_, transactions| transactions < 300).unwrap();
+        let outcome = run(&target, &plan, |moment| moment.transactions < 300).unwrap();
         assert!(outcome.transactions() >= 300);
         let mut session = target.connect().unwrap();
         for condition in check::CONDITIONS {

@@ -170,9 +170,9 @@ mod tests {
             Database::create(&engine, &folder.path().join("check.gnt"), &create, &open, "lab").unwrap();
         let embedded = Embedded { database, user: "lab".to_owned() };
         let load = load::Load { size: Size::new(1).shrunk(100), seed: 1, loaders: 1 };
-        load::tables(&embedded, &load, |_| {}).unwrap();
+        load::tables(&embedded, &load, |_| true).unwrap();
         let connection = &mut *embedded.connect().unwrap();
-        load::finish(connection).unwrap();
+        load::finish(connection, || true).unwrap();
         let worded = || CONDITIONS.iter().filter_map(|one| Some((one.number, one.sql, one.by_keys?)));
         assert_eq!(worded().map(|one| one.0).collect::<Vec<_>>(), [2, 4, 6, 9, 10, 12]);
         for (number, sql, by_keys) in worded() {

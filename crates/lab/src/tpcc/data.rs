@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::{DISTRICTS, Size};
 use crate::random::{Random, Shuffle};
 use anyhow::Result;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// Bytes of a piece of COPY data.
 const PIECE: usize = 64 << 10;
@@ -110,26 +110,41 @@ impl<F: FnMut(u64, &mut String)> Rows<F> {
     }
 }
 
-/// Loads a table: `row` appends whole lines for each number below `count`.
+/// Why there is less than was to be loaded: whoever is told how far it has come wanted no more.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted before everything was loaded")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Loads a table: `row` appends whole lines for each number below `count`. `progress` is told of each piece, and gives whether there is to be more.
 fn load(
     connection: &mut dyn Connection,
     table: &str,
     count: u64,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> bool,
     row: impl FnMut(u64, &mut String),
 ) -> Result<u64> {
     let mut rows = Rows::new(count, row);
-    let mut told = 0;
+    let (mut told, mut goes_on) = (0, true);
     let loaded = connection.load(table, &mut |out| {
+        if !goes_on {
+            return false;
+        }
         let more = rows.more(out);
-        progress(rows.next - told);
+        goes_on = progress(rows.next - told);
         told = rows.next;
         more
     })?;
-    Ok(loaded)
+    if goes_on { Ok(loaded) } else { Err(Interrupted.into()) }
 }
 
-fn line(out: &mut String, fields: std::fmt::Arguments<'_>) {
+fn line(out: &mut String, fields: fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = out.write_fmt(fields);
     out.push('\n');
@@ -186,7 +201,7 @@ pub fn fill_items(
     connection: &mut dyn Connection,
     size: Size,
     seed: u64,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<u64> {
     let mut random = Random::new(seed);
     load(connection, "item", u64::from(size.items), progress, |number, out| {
@@ -207,7 +222,7 @@ pub fn fill_warehouse(
     warehouse: u32,
     seed: u64,
     now: &str,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<u64> {
     let mut random = Random::new(seed ^ u64::from(warehouse) << 32);
     let random = &mut random;
@@ -272,7 +287,7 @@ impl Warehouse<'_> {
         self,
         connection: &mut dyn Connection,
         random: &mut Random,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64> {
         let Warehouse { size, warehouse, now } = self;
         let mut rows = load(connection, "customer", self.count(), progress, |index, out| {
@@ -314,7 +329,7 @@ impl Warehouse<'_> {
         self,
         connection: &mut dyn Connection,
         random: &mut Random,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<u64> {
         let Warehouse { size, warehouse, now } = self;
         let customers = u64::from(size.customers);

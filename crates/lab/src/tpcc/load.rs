@@ -3,8 +3,10 @@
 use super::connection::{Connect, Connection};
 use super::{Size, data, schema};
 use anyhow::{Context, Result};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+pub use super::data::Interrupted;
 
 /// How often it is told how far the load has come.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -20,25 +22,29 @@ pub struct Load {
     pub loaders: u32,
 }
 
-/// Creates the tables and fills them; gives the number of rows. `watch` is called now and then with the share that is done.
-pub fn tables(connect: &dyn Connect, load: &Load, mut watch: impl FnMut(f64)) -> Result<u64> {
+/// Creates the tables and fills them; gives the number of rows. `watch` is called now and then with the share that is done, and may end the load
+/// early by giving false: that is [`Interrupted`].
+pub fn tables(connect: &dyn Connect, load: &Load, mut watch: impl FnMut(f64) -> bool) -> Result<u64> {
     let mut connection = connect.connect()?;
     schema::create_tables(&mut *connection)?;
     let now = now(&mut *connection)?;
-    let (done, next, steps) = (AtomicU64::new(0), AtomicU32::new(0), data::steps(load.size));
+    let (next, steps) = (AtomicU32::new(0), data::steps(load.size));
+    let told = Told { steps: AtomicU64::new(0), goes_on: AtomicBool::new(true) };
     let mut connections = vec![connection];
     while connections.len() < load.loaders.clamp(1, load.size.warehouses) as usize {
         connections.push(connect.connect()?);
     }
     std::thread::scope(|scope| {
-        let (done, next, now) = (&done, &next, now.as_str());
+        let (told, next, now) = (&told, &next, now.as_str());
         let threads: Vec<_> = connections
             .into_iter()
-            .map(|connection| scope.spawn(move || fill(connection, load, now, next, done)))
+            .map(|connection| scope.spawn(move || fill(connection, load, now, next, told)))
             .collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(PERIOD);
-            watch(done.load(Ordering::Relaxed) as f64 / steps as f64);
+            if !watch(told.steps.load(Ordering::Relaxed) as f64 / steps as f64) {
+                told.goes_on.store(false, Ordering::Relaxed);
+            }
         }
         let joined = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread that loads panicked")))
@@ -48,10 +54,26 @@ pub fn tables(connect: &dyn Connect, load: &Load, mut watch: impl FnMut(f64)) ->
     })
 }
 
-/// Creates the indexes and gathers the planner's statistics, for filled tables.
-pub fn finish(connection: &mut dyn Connection) -> Result<()> {
-    schema::create_indexes(connection)?;
-    connection.batch("analyze")
+/// Creates the indexes and gathers the planner's statistics, for filled tables. Before each step `goes_on` may end it: that is [`Interrupted`].
+pub fn finish(connection: &mut dyn Connection, goes_on: impl Fn() -> bool) -> Result<()> {
+    for step in schema::INDEXES.iter().chain(&["analyze"]) {
+        if !goes_on() {
+            return Err(Interrupted.into());
+        }
+        connection.batch(step)?;
+    }
+    Ok(())
+}
+
+/// Drops the tables.
+pub fn drop_tables(connection: &mut dyn Connection) -> Result<()> {
+    schema::TABLES.iter().try_for_each(|table| connection.batch(&format!("drop table {table}")))
+}
+
+/// What those who load tell, and are told.
+struct Told {
+    steps: AtomicU64,
+    goes_on: AtomicBool,
 }
 
 /// The time, as text that COPY takes.
@@ -67,12 +89,13 @@ fn fill(
     load: &Load,
     now: &str,
     next: &AtomicU32,
-    done: &AtomicU64,
+    told: &Told,
 ) -> Result<u64> {
     let connection = &mut *connection;
     let mut rows = 0;
     let progress = &mut |more| {
-        done.fetch_add(more, Ordering::Relaxed);
+        told.steps.fetch_add(more, Ordering::Relaxed);
+        told.goes_on.load(Ordering::Relaxed)
     };
     loop {
         let part = next.fetch_add(1, Ordering::Relaxed);

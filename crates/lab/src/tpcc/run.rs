@@ -159,12 +159,19 @@ impl Outcome {
     }
 }
 
-/// Lets terminals work. `watch` is called now and then with the number of transactions so far, and may end the run early by giving false.
-pub fn run(
-    connect: &dyn Connect,
-    plan: &Plan,
-    mut watch: impl FnMut(Duration, u64) -> bool,
-) -> Result<Outcome> {
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Transactions that have ended.
+    pub transactions: u64,
+    /// Samples that have ended; each is told of at once.
+    pub samples: usize,
+}
+
+/// Lets terminals work. `watch` is told now and then how far it has come, and may end the run early by giving false.
+pub fn run(connect: &dyn Connect, plan: &Plan, mut watch: impl FnMut(Moment) -> bool) -> Result<Outcome> {
     let mut terminals = Vec::new();
     for number in 0..plan.terminals {
         let mut connection = connect.connect()?;
@@ -195,7 +202,8 @@ pub fn run(
             if began.elapsed() >= plan.sample * (samples.len() as u32 + 1) {
                 samples.push(Sample::of(&progress.take_sample(), began.elapsed()));
             }
-            if !watch(began.elapsed(), progress.done.load(Ordering::Relaxed)) {
+            let transactions = progress.done.load(Ordering::Relaxed);
+            if !watch(Moment { elapsed: began.elapsed(), transactions, samples: samples.len() }) {
                 break;
             }
         }
@@ -445,7 +453,8 @@ mod tests {
     fn a_stall_that_lasts_until_the_end_counts_by_all_that_came_in_meanwhile() {
         let database = Arc::new(Stalling::default());
         let (mut before, mut ended) = (Duration::ZERO, Duration::ZERO);
-        let outcome = run(&database, &plan(Some(500.0)), |elapsed, done| {
+        let outcome = run(&database, &plan(Some(500.0)), |moment| {
+            let (elapsed, done) = (moment.elapsed, moment.transactions);
             if done >= 100 && database.since.get().is_none() {
                 before = elapsed;
                 database.since.set(Instant::now()).unwrap();
@@ -473,8 +482,29 @@ mod tests {
     }
 
     #[test]
+    fn each_sample_is_told_of_as_it_ends() {
+        let mut told = Vec::new();
+        let plan = Plan { sample: Duration::from_millis(50), ..plan(None) };
+        let outcome = run(&Arc::new(Stalling::default()), &plan, |moment| {
+            if moment.samples > told.len() {
+                assert_eq!(moment.samples, told.len() + 1);
+                told.push(moment.elapsed);
+            }
+            told.len() < 5
+        })
+        .unwrap();
+        assert_eq!(outcome.samples.len(), told.len());
+        // Between a sample's end and what is told of it no other one ends.
+        for (place, (sample, told)) in outcome.samples.iter().zip(told).enumerate() {
+            assert!(sample.at <= told, "{sample:?} {told:?}");
+            assert!(outcome.samples.get(place + 1).is_none_or(|next| told < next.at), "{place}: {told:?}");
+        }
+    }
+
+    #[test]
     fn a_closed_loop_leaves_nothing_unserved() {
-        let outcome = run(&Arc::new(Stalling::default()), &plan(None), |_, done| done < 10).unwrap();
+        let outcome =
+            run(&Arc::new(Stalling::default()), &plan(None), |moment| moment.transactions < 10).unwrap();
         assert_eq!((outcome.offered(), outcome.all_latencies().count()), (None, outcome.transactions()));
     }
 

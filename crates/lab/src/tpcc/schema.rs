@@ -38,7 +38,8 @@ const CREATE: &[&str] = &[
      primary key (ol_w_id, ol_d_id, ol_o_id, ol_number))",
 ];
 
-const INDEXES: &[&str] = &[
+/// Statements that create the indexes, for filled tables.
+pub const INDEXES: &[&str] = &[
     "create index customer_name on customer (c_w_id, c_d_id, c_last, c_first)",
     "create index orders_customer on orders (o_w_id, o_d_id, o_c_id, o_id)",
 ];
@@ -46,9 +47,4 @@ const INDEXES: &[&str] = &[
 /// Creates the tables.
 pub fn create_tables(connection: &mut dyn Connection) -> Result<()> {
     CREATE.iter().try_for_each(|sql| connection.batch(sql))
-}
-
-/// Creates the indexes, for filled tables.
-pub fn create_indexes(connection: &mut dyn Connection) -> Result<()> {
-    INDEXES.iter().try_for_each(|sql| connection.batch(sql))
 }

@@ -147,9 +147,9 @@ mod tests {
             Database::create(&engine, &folder.path().join("whole.gnt"), &create, &open, "lab").unwrap();
         let embedded = Embedded { database, user: "lab".to_owned() };
         let size = Size::new(1).shrunk(100);
-        load::tables(&embedded, &load::Load { size, seed: 1, loaders: 1 }, |_| {}).unwrap();
+        load::tables(&embedded, &load::Load { size, seed: 1, loaders: 1 }, |_| true).unwrap();
         let connection = &mut *embedded.connect().unwrap();
-        load::finish(connection).unwrap();
+        load::finish(connection, || true).unwrap();
         let mut there = 0;
         for table in TABLES {
             let counted = connection.prepare(&format!("select count(*) from {table}")).unwrap();

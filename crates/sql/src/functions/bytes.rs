@@ -4,6 +4,7 @@ use super::arguments::{bytes, int, int_or, text};
 use super::string::{negative_length, reserve, span};
 use super::{Call, Function};
 use crate::types::Value;
+use crate::types::text::check_utf8;
 use crate::{Error, Result, SqlState};
 
 /// Room for bytes that are gathered and then moved to where their owners are counted.
@@ -116,18 +117,7 @@ fn characters(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     if !matches!(encoding.to_ascii_lowercase().replace('-', "").as_str(), "utf8" | "unicode") {
         return Err(Error::unsupported(format!("encoding \"{encoding}\"")));
     }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(Value::Int(super::string::count(text) as i64)),
-        Err(error) => {
-            let at = error.valid_up_to();
-            let wrong: Vec<String> = bytes[at..bytes.len().min(at + error.error_len().unwrap_or(1))]
-                .iter()
-                .map(|b| format!("0x{b:02x}"))
-                .collect();
-            let message = format!("invalid byte sequence for encoding \"UTF8\": {}", wrong.join(" "));
-            Err(Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message))
-        }
-    }
+    Ok(Value::Int(super::string::count(check_utf8(bytes)?) as i64))
 }
 
 #[rustfmt::skip]

@@ -1,6 +1,7 @@
 //! Definitions as SQL text, and names of objects by number: what `pg_get_indexdef` and its kin give to clients that describe tables.
 
 use super::arguments::{boolean, int, present, text};
+use super::representation::{self, Routine};
 use super::{Argument, Call, Function, Resolved, Returns};
 use crate::catalog::{Catalog, INFORMATION_SCHEMA, Oid, PG_CATALOG, PUBLIC, Table};
 use crate::exec::Context;
@@ -107,6 +108,11 @@ fn find_function(a: &[Value]) -> Result<Option<Resolved>> {
     Ok(super::all().find(|function| function.oid() == oid))
 }
 
+fn find_routine(a: &[Value]) -> Result<Option<Routine>> {
+    let oid = oid(a, 0)?;
+    Ok(representation::routines().find(|routine| routine.oid == oid))
+}
+
 fn argument_name(argument: Argument) -> &'static str {
     match argument {
         Argument::Is(ty) => ty.name(),
@@ -118,6 +124,10 @@ fn argument_name(argument: Argument) -> &'static str {
 }
 
 fn function_arguments(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    if let Some(routine) = find_routine(a)? {
+        let names: Vec<&str> = routine.arguments.iter().map(|ty| representation::type_name(*ty)).collect();
+        return Ok(Value::text(names.join(", ")));
+    }
     let Some(function) = find_function(a)? else { return Ok(Value::Null) };
     let mut names: Vec<String> =
         function.arguments().iter().map(|ty| argument_name(*ty).to_owned()).collect();
@@ -130,6 +140,9 @@ fn function_arguments(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
 }
 
 fn function_result(_: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
+    if let Some(routine) = find_routine(a)? {
+        return Ok(Value::text(representation::type_name(routine.returns)));
+    }
     let Some(function) = find_function(a)? else { return Ok(Value::Null) };
     let name = match function.returns() {
         Returns::Is(ty) => ty.name(),
@@ -147,15 +160,19 @@ fn nothing(_: &Call<'_, '_>, _: &[Value]) -> Result<Value> {
 /// Reads a name; NULL where nothing bears it.
 fn lookup(call: &Call<'_, '_>, a: &[Value], ty: Type) -> Result<Value> {
     let name = text(a, 0)?;
-    // A number is no name here.
-    if name.bytes().all(|c| c.is_ascii_digit()) {
+    // A number is no name here, and nothing is no object.
+    if name == "-" || name.bytes().all(|c| c.is_ascii_digit()) {
         return Ok(Value::Null);
     }
     match input::read(name, ty, NO_MODIFIER, &call.context.session.style) {
         Err(error)
             if matches!(
                 error.state(),
-                SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_OBJECT | SqlState::INVALID_SCHEMA_NAME
+                SqlState::UNDEFINED_TABLE
+                    | SqlState::UNDEFINED_OBJECT
+                    | SqlState::UNDEFINED_FUNCTION
+                    | SqlState::AMBIGUOUS_FUNCTION
+                    | SqlState::INVALID_SCHEMA_NAME
             ) =>
         {
             Ok(Value::Null)
@@ -298,6 +315,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     637 "pg_index_has_property" (Regclass Text) Bool.stable() = index_has;
     638 "pg_index_column_has_property" (Regclass Int4 Text) Bool.stable() = index_has;
     3495 "to_regclass" (Text) Regclass.stable() = |call, a| lookup(call, a, Type::Regclass);
+    3494 "to_regproc" (Text) Regproc.stable() = |call, a| lookup(call, a, Type::Regproc);
     3493 "to_regtype" (Text) Regtype.stable() = |call, a| lookup(call, a, Type::Regtype);
     4086 "to_regnamespace" (Text) Regnamespace.stable() = to_regnamespace;
 };

@@ -20,6 +20,7 @@
 //! | `picture` | to_char of numbers, to_number |
 //! | `array` | arrays |
 //! | `session`, `describe`, `size`, `sequence` | what clients ask a server about itself |
+//! | `representation` | functions that stand for how a type is read and written: they have names and numbers only |
 //! | `accumulator`, `aggregate` | aggregates |
 //! | `table`, `keywords` | functions that give rows |
 
@@ -250,6 +251,7 @@ mod quote;
 pub mod record;
 mod regex;
 mod registry;
+mod representation;
 mod resolve;
 mod sequence;
 mod session;
@@ -263,7 +265,8 @@ pub use accumulator::Accumulator;
 pub(crate) use accumulator::SHORT_BYTES;
 pub(crate) use datetime::compared_moment;
 pub(crate) use regex::Patterns;
-pub use registry::{all, operators, symbol};
+pub use registry::{all, name_of, numbers_of, operators, symbol};
+pub use representation::{Routine, routines, routines_of};
 pub use resolve::{common_type, resolve_comparison, resolve_function, resolve_operator};
 pub use session::VERSION;
 

@@ -1,6 +1,6 @@
 //! The lists of all functions, by name and by symbol.
 
-use super::{Aggregate, Function, Resolved, TableFunction};
+use super::{Aggregate, Function, Resolved, TableFunction, representation};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -11,6 +11,9 @@ pub(super) struct Registry {
     pub(super) operators: HashMap<&'static str, Vec<&'static Function>>,
     /// Symbols of the functions that stand behind operators, by number.
     symbols: HashMap<u32, &'static str>,
+    /// Numbers of all that `pg_proc` lists, by name, and the other way round.
+    numbers: HashMap<&'static str, Vec<u32>>,
+    names: HashMap<u32, &'static str>,
 }
 
 const FUNCTIONS: &[&[Function]] = &[
@@ -52,10 +55,20 @@ const AGGREGATES: &[&[Aggregate]] = &[super::aggregate::AGGREGATES];
 const TABLES: &[&[TableFunction]] = &[super::table::TABLES, super::pattern::TABLES, super::keywords::TABLES];
 
 pub(super) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-    let mut registry =
-        Registry { functions: HashMap::new(), operators: HashMap::new(), symbols: HashMap::new() };
+    let mut registry = Registry {
+        functions: HashMap::new(),
+        operators: HashMap::new(),
+        symbols: HashMap::new(),
+        numbers: HashMap::new(),
+        names: HashMap::new(),
+    };
     for resolved in all() {
         registry.functions.entry(resolved.name()).or_default().push(resolved);
+    }
+    let routines = representation::routines().map(|routine| (routine.name, routine.oid));
+    for (name, oid) in all().map(|resolved| (resolved.name(), resolved.oid())).chain(routines) {
+        registry.numbers.entry(name).or_default().push(oid);
+        registry.names.insert(oid, name);
     }
     for (symbol, function) in operators() {
         registry.operators.entry(symbol).or_default().push(function);
@@ -64,7 +77,18 @@ pub(super) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     registry
 });
 
-/// Everything that can be called, the functions behind operators included, as `pg_proc` lists it.
+/// The numbers of the functions of this name, as `pg_proc` lists them.
+pub fn numbers_of(name: &str) -> &'static [u32] {
+    REGISTRY.numbers.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// The name of the function of this number, and whether it is the only one of that name.
+pub fn name_of(oid: u32) -> Option<(&'static str, bool)> {
+    let name = *REGISTRY.names.get(&oid)?;
+    Some((name, numbers_of(name).len() == 1))
+}
+
+/// Everything that can be called, the functions behind operators included. `pg_proc` lists these and [`routines`](super::routines).
 pub fn all() -> impl Iterator<Item = Resolved> {
     let functions = FUNCTIONS.iter().copied().flatten().map(Resolved::Function);
     let operators = OPERATORS.iter().copied().flatten().map(|(_, function)| Resolved::Function(function));
@@ -137,5 +161,8 @@ pub(super) fn is_unsupported(name: &str) -> bool {
         "regr_",
         "covar_",
     ];
-    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    // Those that are known, and cannot be called, stand for how types are read and written.
+    NAMES.contains(&name)
+        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || !numbers_of(name).is_empty()
 }

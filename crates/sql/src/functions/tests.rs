@@ -176,9 +176,10 @@ fn calls_give_what_postgresql_gives() {
 #[test]
 fn every_number_is_given_once() {
     let mut seen = HashMap::new();
-    for resolved in all() {
-        if let Some(other) = seen.insert(resolved.oid(), resolved.name()) {
-            panic!("{} is the number of both {other} and {}", resolved.oid(), resolved.name());
+    let named = routines().map(|routine| (routine.oid, routine.name));
+    for (oid, name) in all().map(|resolved| (resolved.oid(), resolved.name())).chain(named) {
+        if let Some(other) = seen.insert(oid, name) {
+            panic!("{oid} is the number of both {other} and {name}");
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct SettingReport {
     pub source: String,
     /// Why the two differ, or what else is to be said.
     pub reason: String,
+    /// Whether it says where something lies on the server's machine: only superusers see it then.
+    pub is_place: bool,
 }
 
 /// A session, as views show it.

@@ -40,6 +40,37 @@ pub enum Kind {
     Name,
 }
 
+impl Kind {
+    /// The unit of its numbers in `pg_settings`.
+    pub(crate) fn unit(self) -> Option<&'static str> {
+        match self {
+            Kind::Time | Kind::FineTime => Some("ms"),
+            Kind::Size => Some("kB"),
+            _ => None,
+        }
+    }
+
+    /// The smallest and the largest number, in that unit.
+    pub(crate) fn range(self) -> Option<(i64, i64)> {
+        match self {
+            Kind::Int { min, max } => Some((min, max)),
+            Kind::Time | Kind::FineTime | Kind::Size => Some((0, UNITS_MOST.into())),
+            _ => None,
+        }
+    }
+
+    /// A text of this kind as `pg_settings` has it: a number in that unit, where SHOW has the unit that fits.
+    pub(crate) fn in_unit(self, text: &str) -> String {
+        let number = match self {
+            Kind::Time => parse_time(text).map(|millis| millis.to_string()),
+            Kind::FineTime => parse_micros(text).map(|micros| (micros as f64 / 1000.0).to_string()),
+            Kind::Size => parse_size(text).map(|kib| kib.to_string()),
+            _ => None,
+        };
+        number.unwrap_or_else(|| text.to_owned())
+    }
+}
+
 /// Who may change a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
@@ -67,6 +98,9 @@ pub struct Definition {
     /// What it does, in one sentence.
     pub description: &'static str,
 }
+
+/// Most milliseconds of a time, and kilobytes of a size.
+const UNITS_MOST: i32 = i32::MAX;
 
 /// Longest `search_path`, in bytes.
 const SEARCH_PATH_MOST: usize = 1024;
@@ -540,13 +574,13 @@ fn normalise(definition: &Definition, value: &str) -> Result<String> {
 /// Milliseconds of a time as PostgreSQL's settings have it.
 fn parse_time(text: &str) -> Option<u64> {
     let millis = parse_millis(text)?.round();
-    (0.0..=f64::from(i32::MAX)).contains(&millis).then_some(millis as u64)
+    (0.0..=f64::from(UNITS_MOST)).contains(&millis).then_some(millis as u64)
 }
 
 /// Microseconds of a time.
 fn parse_micros(text: &str) -> Option<u64> {
     let micros = (parse_millis(text)? * 1000.0).round();
-    (0.0..=f64::from(i32::MAX) * 1000.0).contains(&micros).then_some(micros as u64)
+    (0.0..=f64::from(UNITS_MOST) * 1000.0).contains(&micros).then_some(micros as u64)
 }
 
 fn parse_millis(text: &str) -> Option<f64> {
@@ -593,7 +627,7 @@ fn parse_size(text: &str) -> Option<u64> {
         "TB" => 30,
         _ => return None,
     };
-    number.checked_mul(1 << shift).filter(|kib| *kib <= i32::MAX as u64)
+    number.checked_mul(1 << shift).filter(|kib| *kib <= UNITS_MOST as u64)
 }
 
 /// A size with the largest unit that divides it.

@@ -11,28 +11,24 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
     let settings = context.session.settings();
     let mut rows = Vec::with_capacity(DEFINITIONS.len());
     for (index, definition) in DEFINITIONS.iter().enumerate() {
-        let (kind, unit) = match definition.kind {
-            Kind::Bool => ("bool", NULL),
-            Kind::Int { .. } => ("integer", NULL),
-            Kind::Time => ("integer", text("ms")),
-            Kind::FineTime => ("real", text("ms")),
-            Kind::Size => ("integer", text("kB")),
-            Kind::Enum(_) => ("enum", NULL),
-            Kind::Text | Kind::Name => ("string", NULL),
+        let kind = match definition.kind {
+            Kind::Bool => "bool",
+            Kind::Int { .. } | Kind::Time | Kind::Size => "integer",
+            Kind::FineTime => "real",
+            Kind::Enum(_) => "enum",
+            Kind::Text | Kind::Name => "string",
         };
-        let (least, most) = match definition.kind {
-            Kind::Int { min, max } => (text(min.to_string()), text(max.to_string())),
-            _ => (NULL, NULL),
-        };
+        let range = definition.kind.range();
+        let limit = |number: i64| text(number.to_string());
         let words = match definition.kind {
             Kind::Enum(words) => array(Type::Text, words.iter().map(text).collect()),
             _ => NULL,
         };
-        let value = settings.text(index);
+        let shown = |value: &str| text(definition.kind.in_unit(value));
         rows.push(vec![
             text(definition.name),
-            text(value),
-            unit,
+            shown(settings.text(index)),
+            optional(definition.kind.unit(), text),
             text(if definition.name.starts_with("enable_") {
                 "Query Tuning / Planner Method Configuration"
             } else {
@@ -47,11 +43,11 @@ pub(super) fn settings(context: &Context<'_>) -> Rows {
             }),
             text(kind),
             text(settings.source(index)),
-            least,
-            most,
+            optional(range, |(least, _)| limit(least)),
+            optional(range, |(_, most)| limit(most)),
             words,
-            text(definition.default),
-            text(settings.default_text(index)),
+            shown(definition.default),
+            shown(&settings.default_text(index)),
             NULL,
             NULL,
             FALSE,
@@ -97,6 +93,9 @@ pub(super) fn sessions(context: &Context<'_>) -> Rows {
     }
     Ok(rows)
 }
+
+/// In place of a text that is not for who asks.
+pub(super) const HIDDEN: &str = "<insufficient privilege>";
 
 /// Whether who asks may see what others do.
 pub(super) fn is_superuser(context: &Context<'_>) -> bool {
@@ -160,7 +159,7 @@ fn session_row(
         optional(transaction, number),
         optional(xmin.copied(), number),
         NULL,
-        text(if visible { activity.query.as_str() } else { "<insufficient privilege>" }),
+        text(if visible { activity.query.as_str() } else { HIDDEN }),
         text("client backend"),
     ]
 }

@@ -35,7 +35,7 @@ pub(super) fn tables(context: &Context<'_>) -> Rows {
 fn sizes(ty: Type, modifier: i32) -> [Value; 6] {
     let mut sizes = [NULL, NULL, NULL, NULL, NULL, NULL];
     match ty {
-        Type::Text | Type::Name | Type::Char => sizes[1] = int(1_i64 << 30),
+        Type::Text => sizes[1] = int(1_i64 << 30),
         Type::Varchar | Type::Bpchar => {
             let length = i64::from(modifier) - 4;
             if modifier >= 0 {

@@ -1,6 +1,8 @@
 //! What goes on: memory, devices, background work, locks, snapshots. Every figure is one that the engine counts anyway; of what nobody
-//! counts there is no column.
+//! counts there is no column. Where something lies on the server's machine is for superusers, as in PostgreSQL: others see no setting
+//! that says it, NULL in place of a path, and no text that may have one.
 
+use super::activity::{HIDDEN, is_superuser};
 use super::{NULL, Rows, float, int, optional, text};
 use crate::catalog::{Catalog, Oid};
 use crate::exec::Context;
@@ -11,7 +13,7 @@ use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
 use gannet_io::stats::Operation;
 use gannet_io::{Class, Memory, Pressure};
-use gannet_store::{JobReport, JobState, TransactionReport};
+use gannet_store::{Alarm, JobKind, JobReport, JobState, RestartReport, TransactionReport};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +42,10 @@ pub(super) fn since(age: Duration) -> Value {
 /// Settings of the process, then those of the session: what was asked for, what holds, and why.
 pub(super) fn settings(context: &Context<'_>) -> Rows {
     let database = context.session.database();
-    let reports = database.process_settings();
+    let mut reports = database.process_settings();
+    if !is_superuser(context) {
+        reports.retain(|report| !report.is_place);
+    }
     let mut rows = Vec::new();
     for report in &reports {
         let reason = if report.reason.is_empty() { NULL } else { text(&report.reason) };
@@ -149,10 +154,11 @@ pub(super) fn io(context: &Context<'_>) -> Rows {
 pub(super) fn files(context: &Context<'_>) -> Rows {
     let store = context.session.database().store();
     let (files, disk) = (store.files(), store.engine().disk());
+    let shows_all = is_superuser(context);
     let row = |(path, cached): (std::path::PathBuf, Option<gannet_io::Cached>)| {
         let mode = disk.mode_of(&path);
         vec![
-            text(path.to_string_lossy()),
+            if shows_all { text(path.to_string_lossy()) } else { NULL },
             super::optional(cached, |cached| count(cached.len_bytes)),
             super::optional(cached, |cached| count(cached.cached_bytes)),
             super::optional(mode.as_ref(), |mode| text(mode.effective.name())),
@@ -165,22 +171,28 @@ pub(super) fn files(context: &Context<'_>) -> Rows {
 /// What the database does of its own accord, then the jobs that ended last, then those under way.
 pub(super) fn jobs(context: &Context<'_>) -> Rows {
     let store = context.session.database().store();
-    let mut rows = background(store);
-    let is_superuser = super::activity::is_superuser(context);
+    let shows_all = is_superuser(context);
+    let mut rows = background(store, shows_all);
     rows.extend(store.jobs().reports().iter().map(|report| {
         // The text of an error may have some of what was loaded.
-        let hidden = report.state == JobState::Failed && !is_superuser;
-        job(report, if hidden { "<insufficient privilege>" } else { &report.note })
+        let hidden = report.state == JobState::Failed && !shows_all;
+        // Where these read or write; others are about tables.
+        let at_a_place = matches!(
+            report.kind,
+            JobKind::Backup | JobKind::Dump | JobKind::Load | JobKind::Restore | JobKind::Verify
+        );
+        let about = if at_a_place && !shows_all { NULL } else { text(&report.about) };
+        job(report, about, if hidden { HIDDEN } else { &report.note })
     }));
     Ok(rows)
 }
 
-fn job(report: &JobReport, detail: &str) -> Vec<Value> {
+fn job(report: &JobReport, about: Value, detail: &str) -> Vec<Value> {
     let seconds = float;
     vec![
         count(report.id),
         text(report.kind.name()),
-        text(&report.about),
+        about,
         text(report.state.name()),
         text(&report.phase),
         text(report.unit.name()),
@@ -221,7 +233,15 @@ impl Standing {
     }
 }
 
-fn background(store: &gannet_store::Database) -> Vec<Vec<Value>> {
+/// How a restart went. What is damaged is told with its file.
+fn restart_text(report: &RestartReport, shows_all: bool) -> String {
+    if shows_all || report.damaged_pages.is_empty() && report.lost.is_none() {
+        return report.to_string();
+    }
+    HIDDEN.to_owned()
+}
+
+fn background(store: &gannet_store::Database, shows_all: bool) -> Vec<Vec<Value>> {
     let work = store.background_work();
     let redo = work.log_end.0.saturating_sub(work.redo_from.0);
     let checkpoint = Standing {
@@ -265,7 +285,7 @@ fn background(store: &gannet_store::Database) -> Vec<Vec<Value>> {
         } else {
             "at each start: it was closed, and nothing was left to do"
         },
-        detail: Some(report.to_string()),
+        detail: Some(restart_text(&report, shows_all)),
     };
     let cold = (work.pages_left_cold > 0)
         .then(|| format!("{} more were left out, as no memory was free for them", work.pages_left_cold));
@@ -303,7 +323,7 @@ pub(super) fn restart(context: &Context<'_>) -> Rows {
         count(report.applied_changes),
         count(report.losers),
         count(report.losers - report.reverted_losers),
-        text(report.to_string()),
+        text(restart_text(&report, is_superuser(context))),
     ]])
 }
 
@@ -330,12 +350,15 @@ pub(super) fn snapshots(context: &Context<'_>) -> Rows {
 
 /// What is to be seen to.
 pub(super) fn alarms(context: &Context<'_>) -> Rows {
-    let row = |alarm: &gannet_store::Alarm| {
+    let shows_all = is_superuser(context);
+    // These tell of a folder or file, or of an error of one.
+    let has_place = |alarm: &Alarm| matches!(&*alarm.name, "archive" | "archive gap" | "failure" | "restart");
+    let row = |alarm: &Alarm| {
         vec![
             text(&alarm.name),
             text(alarm.severity.name()),
             int(crate::session::from_unix(alarm.since_unix_us)),
-            text(&alarm.what),
+            text(if shows_all || !has_place(alarm) { &alarm.what } else { HIDDEN }),
             super::optional(alarm.figure, float),
             super::optional(alarm.threshold, float),
             text(&alarm.unit),
@@ -349,9 +372,11 @@ pub(super) fn alarms(context: &Context<'_>) -> Rows {
 pub(super) fn archive(context: &Context<'_>) -> Rows {
     let Some(report) = context.session.database().store().archive_report() else { return Ok(Vec::new()) };
     let time = |unix_us: u64| if unix_us == 0 { NULL } else { int(crate::session::from_unix(unix_us)) };
+    let shows_all = is_superuser(context);
     let error = report.error.as_deref().filter(|_| report.failing_since_unix_us > 0);
+    let error = error.map(|error| if shows_all { error } else { HIDDEN });
     Ok(vec![vec![
-        text(report.destination.display().to_string()),
+        if shows_all { text(report.destination.display().to_string()) } else { NULL },
         text(report.state.name()),
         count(report.archived_lsn),
         time(report.archived_unix_us),

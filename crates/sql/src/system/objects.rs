@@ -4,7 +4,7 @@ use super::relations::{C_COLLATION, DEFAULT_COLLATION, alignment, by_value, coll
 use super::{FALSE, NO_OID, NULL, Rows, TRUE, char, float, int, text, vector};
 use crate::catalog::{BOOTSTRAP_ROLE, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
 use crate::exec::Context;
-use crate::functions::{self, Argument, Resolved, Returns, Volatility};
+use crate::functions::{self, Argument, Resolved, Returns, Routine, Volatility};
 use crate::types::{Type, Value};
 
 /// PostgreSQL's numbers of the pseudo-types in signatures of functions.
@@ -12,8 +12,6 @@ const ANY: u32 = 2276;
 const ANY_ARRAY: u32 = 2277;
 const ANY_NON_ARRAY: u32 = 2776;
 const ANY_ELEMENT: u32 = 2283;
-/// The first made-up number of functions that PostgreSQL numbers otherwise.
-const FIRST_FUNCTION: u32 = 0x9000_0000;
 /// Number of UTF-8 among PostgreSQL's encodings.
 const UTF8: i64 = 6;
 
@@ -27,6 +25,9 @@ pub(super) fn types(_: &Context<'_>) -> Rows {
     let row = |&ty: &Type| {
         let kind = if matches!(ty, Type::Record | Type::Void | Type::Unknown) { 'p' } else { 'b' };
         let oid = |ty: Option<Type>| ty.map_or(NO_OID, |ty| int(ty.oid()));
+        let routines = functions::routines_of(ty);
+        // A name can be taken apart, and is no array for all that.
+        let element = if ty == Type::Name { Some(Type::Char) } else { ty.element() };
         vec![
             int(ty.oid()),
             text(ty.internal_name()),
@@ -40,16 +41,16 @@ pub(super) fn types(_: &Context<'_>) -> Rows {
             TRUE,
             char(','),
             NO_OID,
-            NO_OID,
-            oid(ty.element()),
+            int(routines.subscript),
+            oid(element),
             oid(ty.array()),
-            NO_OID,
-            NO_OID,
-            NO_OID,
-            NO_OID,
-            NO_OID,
-            NO_OID,
-            NO_OID,
+            int(routines.input),
+            int(routines.output),
+            int(routines.receive),
+            int(routines.send),
+            int(routines.modifier_input),
+            int(routines.modifier_output),
+            int(routines.analyze),
             char(alignment(ty)),
             char(storage(ty)),
             FALSE,
@@ -84,25 +85,22 @@ fn returned(returns: Returns) -> Value {
 }
 
 /// What `pg_proc` says of a function.
-struct Procedure<'a> {
+struct Procedure {
     oid: u32,
-    name: &'a str,
+    name: &'static str,
     kind: char,
-    arguments: &'a [Argument],
+    arguments: Vec<Value>,
     optional: usize,
-    variadic: bool,
+    /// The type of the argument that may be repeated.
+    variadic: Value,
     returns: Value,
     strict: bool,
     set: bool,
     volatility: char,
 }
 
-impl Procedure<'_> {
+impl Procedure {
     fn row(self) -> Vec<Value> {
-        let variadic = match self.arguments.last() {
-            Some(last) if self.variadic => argument(last),
-            _ => NO_OID,
-        };
         vec![
             int(self.oid),
             text(self.name),
@@ -111,7 +109,7 @@ impl Procedure<'_> {
             int(12),
             float(1.0),
             float(if self.set { 1000.0 } else { 0.0 }),
-            variadic,
+            self.variadic,
             NO_OID,
             char(self.kind),
             FALSE,
@@ -123,7 +121,7 @@ impl Procedure<'_> {
             int(self.arguments.len() as i64),
             int(self.optional as i64),
             self.returns,
-            vector(Type::Oid, self.arguments.iter().map(argument).collect()),
+            vector(Type::Oid, self.arguments),
             NULL,
             NULL,
             NULL,
@@ -138,57 +136,54 @@ impl Procedure<'_> {
     }
 }
 
+fn volatility(volatility: Volatility) -> char {
+    match volatility {
+        Volatility::Immutable => 'i',
+        Volatility::Stable => 's',
+        Volatility::Volatile => 'v',
+    }
+}
+
+fn called(function: Resolved) -> Procedure {
+    let arguments: Vec<Value> = function.arguments().iter().map(argument).collect();
+    let last = arguments.last().cloned().filter(|_| function.variadic());
+    let (kind, strict, set, volatility) = match function {
+        Resolved::Function(function) => ('f', function.strict, false, volatility(function.volatility)),
+        Resolved::Aggregate(_) => ('a', false, false, 'i'),
+        Resolved::Table(_) => ('f', true, true, 's'),
+    };
+    Procedure {
+        oid: function.oid(),
+        name: function.name(),
+        kind,
+        arguments,
+        optional: function.optional(),
+        variadic: last.unwrap_or(NO_OID),
+        returns: returned(function.returns()),
+        strict,
+        set,
+        volatility,
+    }
+}
+
+fn named(routine: Routine) -> Procedure {
+    Procedure {
+        oid: routine.oid,
+        name: routine.name,
+        kind: 'f',
+        arguments: routine.arguments.into_iter().map(int).collect(),
+        optional: 0,
+        variadic: NO_OID,
+        returns: int(routine.returns),
+        strict: true,
+        set: false,
+        volatility: volatility(routine.volatility),
+    }
+}
+
 pub(super) fn functions(_: &Context<'_>) -> Rows {
-    let mut made_up = FIRST_FUNCTION..;
-    let rows = functions::all().map(|function| {
-        match function {
-            Resolved::Function(function) => Procedure {
-                oid: function.oid,
-                name: function.name,
-                kind: 'f',
-                arguments: function.arguments,
-                optional: function.optional,
-                variadic: function.variadic,
-                returns: returned(function.returns),
-                strict: function.strict,
-                set: false,
-                volatility: match function.volatility {
-                    Volatility::Immutable => 'i',
-                    Volatility::Stable => 's',
-                    Volatility::Volatile => 'v',
-                },
-            },
-            Resolved::Aggregate(aggregate) => Procedure {
-                oid: aggregate.oid,
-                name: aggregate.name,
-                kind: 'a',
-                arguments: aggregate.arguments,
-                optional: 0,
-                variadic: false,
-                returns: returned(aggregate.returns),
-                strict: false,
-                set: false,
-                volatility: 'i',
-            },
-            Resolved::Table(table) => Procedure {
-                oid: made_up.next().unwrap_or(FIRST_FUNCTION),
-                name: table.name,
-                kind: 'f',
-                arguments: table.arguments,
-                optional: table.optional,
-                variadic: false,
-                returns: match table.columns {
-                    [(_, returns)] => returned(*returns),
-                    _ => int(Type::Record.oid()),
-                },
-                strict: true,
-                set: true,
-                volatility: 's',
-            },
-        }
-        .row()
-    });
-    Ok(rows.collect())
+    let called = functions::all().map(called);
+    Ok(called.chain(functions::routines().map(named)).map(Procedure::row).collect())
 }
 
 pub(super) fn access_methods(_: &Context<'_>) -> Rows {

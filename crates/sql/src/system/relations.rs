@@ -152,7 +152,7 @@ fn system_class(table: &SystemTable) -> Class<'_> {
 /// The collation of a type's values in `pg_collation`.
 pub(super) fn collation(ty: Type) -> u32 {
     match ty {
-        Type::Text | Type::Varchar | Type::Bpchar => DEFAULT_COLLATION,
+        Type::Text | Type::Varchar | Type::Bpchar | Type::NodeTree => DEFAULT_COLLATION,
         Type::TextArray | Type::VarcharArray | Type::BpcharArray => DEFAULT_COLLATION,
         Type::Name | Type::NameArray => C_COLLATION,
         _ => 0,

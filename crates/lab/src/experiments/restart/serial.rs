@@ -39,12 +39,7 @@ pub(super) fn run_id(how: &str, round: u32) -> String {
 fn command(word: &str, size: &Size, data: &Path, memory: u64, seed: u64) -> Vec<String> {
     let mut command = words(&[OURSELVES, "tpcc", word, "--dir"]);
     command.push(folder(data).display().to_string());
-    let numbers = [
-        ("--memory", memory),
-        ("--warehouses", size.warehouses.into()),
-        ("--sessions", SESSIONS.into()),
-        ("--seed", seed),
-    ];
+    let numbers = [("--memory", memory), ("--warehouses", size.warehouses.into()), ("--seed", seed)];
     command.extend(numbers.into_iter().flat_map(|(name, number)| [name.to_owned(), number.to_string()]));
     command
 }
@@ -72,6 +67,7 @@ pub(super) fn trials(plan: &Plan, data: &Path, round: u32, seed: u64) -> Vec<Ste
     let one = |how: &str, id: String, what: String, seconds: u32, seed: u64| {
         let mut command = command("run", size, data, size.memory, seed);
         command.extend(words(On::Modelled.options()));
+        command.extend(["--sessions".to_owned(), SESSIONS.to_string()]);
         command.extend(["--seconds".to_owned(), seconds.to_string()]);
         command.extend(["--setup".to_owned(), format!("set gannet_look_ahead = {how}")]);
         step(id, what, command, u64::from(seconds) + 1, None)

@@ -275,17 +275,21 @@ impl<'r> Found<'r> {
             |(run, _): &&(&Run, Interval)| run.memory == config.memory && run.page_size == config.page_size;
         let sweep_at_pick = swept.iter().find(same).map(|(_, interval)| *interval);
         let overlap = of_pick.high() >= of_peak.low() && of_peak.high() >= of_pick.low();
+        let compared = match of_pick.half.is_some() && of_peak.half.is_some() {
+            false => "The intervals of pick and peak are not both known",
+            true if overlap => "The intervals of pick and peak overlap",
+            true => "The intervals of pick and peak do not overlap",
+        };
         format!(
             "{begin} It picked memory {} and pages of {}: {} transactions a second. The sweep above, measured without it, had its peak with memory {} and pages of {}: {}; with what \
-             the tuner picked it had {}. The intervals of pick and peak {}.",
+             the tuner picked it had {}. {compared}.",
             exact_size(config.memory),
             exact_size(config.page_size),
             plus_minus(Some(of_pick)),
             exact_size(peak.memory),
             exact_size(peak.page_size),
             plus_minus(Some(*of_peak)),
-            plus_minus(sweep_at_pick),
-            if overlap { "overlap" } else { "do not overlap" }
+            plus_minus(sweep_at_pick)
         )
     }
 }
@@ -418,12 +422,9 @@ mod tests {
         assert!(!text.contains("No memory cgroup could be made"), "{text}");
     }
 
-    #[test]
-    fn what_was_measured_is_told_with_its_peak_and_beside_what_was_published() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut run = record(&folder.path().join("run"));
-        let mut tuned = tuned();
-        tuned.config.io = "direct".to_owned();
+    /// A run of which each step has this to say of its command.
+    fn recorded(folder: &Path, tuned: &Tuned, measured: fn(&[String]) -> Value) -> Record {
+        let mut run = record(folder);
         for step in Tune.steps(&run.order, Path::new("data")) {
             let output = match step.id.as_str() {
                 TUNER => json!({ "measured": tuned }),
@@ -444,6 +445,31 @@ mod tests {
             })
             .unwrap();
         }
+        run
+    }
+
+    #[test]
+    fn intervals_that_are_not_known_are_not_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tuned = tuned();
+        tuned.config.io = "direct".to_owned();
+        // A single batch says nothing of how batches differ.
+        let one = |command: &[String]| {
+            let mut told = measured(command);
+            told["measured"]["per_second"].as_array_mut().unwrap().truncate(1);
+            told
+        };
+        let text = texts(&report(&recorded(&folder.path().join("run"), &tuned, one)));
+        assert!(text.contains("The intervals of pick and peak are not both known."), "{text}");
+        assert!(text.contains("how sure that is, is not known of all values."), "{text}");
+    }
+
+    #[test]
+    fn what_was_measured_is_told_with_its_peak_and_beside_what_was_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tuned = tuned();
+        tuned.config.io = "direct".to_owned();
+        let run = recorded(&folder.path().join("run"), &tuned, measured);
         let document = report(&run);
         let text = texts(&document);
         assert!(text.contains("The most was measured with 128MiB, and no other value's interval reaches its own. 16MiB did 1"), "{text}");

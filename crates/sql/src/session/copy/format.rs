@@ -4,6 +4,7 @@
 //! kept in memory.
 
 use crate::escape::{position, write_text};
+use crate::types::text::check_utf8;
 use crate::{Error, Result, SqlState};
 use std::ops::Range;
 
@@ -86,21 +87,14 @@ impl Fields {
     pub(crate) fn get(&self, index: usize) -> Result<Option<&str>> {
         let Some(range) = &self.fields[index] else { return Ok(None) };
         let bytes = &self.text[range.clone()];
-        std::str::from_utf8(bytes).map(Some).map_err(|error| not_utf8(&bytes[error.valid_up_to()..]))
+        // The character numbered 0 is found by whoever reads the value.
+        std::str::from_utf8(bytes).or_else(|_| check_utf8(bytes)).map(Some)
     }
 
     fn clear(&mut self) {
         self.text.clear();
         self.fields.clear();
     }
-}
-
-fn not_utf8(bytes: &[u8]) -> Error {
-    let shown: Vec<String> = bytes.iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
-    Error::new(
-        SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-        format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
-    )
 }
 
 fn bad(message: impl Into<String>) -> Error {
@@ -352,8 +346,9 @@ impl Reader {
 
     /// A line ends as the first one did.
     fn judge_line_end(&mut self, byte: u8, following: Option<u8>, at: usize) -> Result<RowEnd> {
+        // Where lines end by a carriage return alone, a newline behind one is of the next line.
         let found = match (byte, following) {
-            (b'\r', Some(b'\n')) => LineEnd::Both,
+            (b'\r', Some(b'\n')) if self.line_end != Some(LineEnd::Return) => LineEnd::Both,
             (b'\r', _) => LineEnd::Return,
             _ => LineEnd::Newline,
         };
@@ -671,6 +666,8 @@ mod tests {
         for (options, data, words) in [
             (&csv, &b"a,\"b\n"[..], "unterminated CSV quoted field"),
             (&text, b"a\nb\r\n", "literal carriage return found in data"),
+            (&text, b"a\rb\r\nc\r", "literal newline found in data"),
+            (&csv, b"a\rb\r\nc\r", "unquoted newline found in data"),
             (&text, b"a\xff\n", "invalid byte sequence for encoding \"UTF8\": 0xff"),
         ] {
             let error = read(options, data, 3).unwrap_err();

@@ -3,7 +3,7 @@
 use super::{TextStyle, cut_name, scalars, trim_space};
 use crate::catalog::{Catalog, INFORMATION_SCHEMA, Oid, PG_CATALOG, PUBLIC, Relation};
 use crate::types::Type;
-use crate::{Error, Result, SqlState, system};
+use crate::{Error, Result, SqlState, functions, system};
 use std::borrow::Cow;
 
 /// Reads the name or number of a type, relation, schema or function.
@@ -46,7 +46,34 @@ pub(super) fn read(text: &str, ty: Type, style: &TextStyle) -> Result<Oid> {
             relation_number(style.catalog.as_deref(), schema, name)
                 .ok_or_else(|| missing(SqlState::UNDEFINED_TABLE, "relation", &parts.join(".")))
         }
-        _ => Err(missing(SqlState::UNDEFINED_FUNCTION, "function", text)),
+        _ => function_number(text),
+    }
+}
+
+/// The number of the only function of this name. All are in the schema of the system, which is searched anyway.
+fn function_number(text: &str) -> Result<Oid> {
+    let parts = split_name(text)?;
+    let (schema, name) = match &parts[..] {
+        [name] => (None, name),
+        [schema, name] | [_, schema, name] => (Some(schema), name),
+        _ => {
+            let message = format!("improper qualified name (too many dotted names): {text}");
+            return Err(Error::new(SqlState::SYNTAX_ERROR, message));
+        }
+    };
+    if let Some(schema) = schema
+        && schema_number(schema).is_none()
+    {
+        return Err(missing(SqlState::INVALID_SCHEMA_NAME, "schema", schema));
+    }
+    let is_searched = schema.is_none_or(|schema| schema == "pg_catalog");
+    match if is_searched { functions::numbers_of(name) } else { &[] } {
+        [] => Err(missing(SqlState::UNDEFINED_FUNCTION, "function", text)),
+        [oid] => Ok(*oid),
+        _ => {
+            let message = format!("more than one function named \"{text}\"");
+            Err(Error::new(SqlState::AMBIGUOUS_FUNCTION, message))
+        }
     }
 }
 
@@ -117,6 +144,14 @@ pub(super) fn write(number: i64, ty: Type, style: &TextStyle, out: &mut String) 
             };
             if !name.is_empty() {
                 out.push_str(name);
+                return;
+            }
+        }
+        Type::Regproc => {
+            if let Some((name, is_only)) = functions::name_of(oid) {
+                // One of several is named in full, as PostgreSQL does.
+                out.push_str(if is_only { "" } else { "pg_catalog." });
+                out.push_str(&quote_identifier(name));
                 return;
             }
         }
