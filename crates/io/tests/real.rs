@@ -232,9 +232,11 @@ fn a_failed_write_poisons_the_handle_and_only_that() {
                 file.write_at(Class::Commit, 0, &buffer, Durability::Cached).unwrap_err()
             };
             assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-            assert!(file.is_poisoned());
+            assert!(file.is_poisoned() && error.earlier().is_none());
             let write = file.write_at(Class::Commit, 0, &buffer, Durability::Cached);
-            assert_eq!(write.unwrap_err().kind(), ErrorKind::Poisoned);
+            let refused = write.unwrap_err();
+            assert_eq!((refused.kind(), refused.earlier()), (ErrorKind::Poisoned, Some(ErrorKind::NoSpace)));
+            assert!(refused.to_string().contains(&error.to_string()), "{refused}");
             assert_eq!(file.sync(Class::Commit).unwrap_err().kind(), ErrorKind::Poisoned);
             let write = request(&file, Direction::Write(Durability::Durable), 0, vec![slice(&mut buffer)]);
             let error = run(&*queue, vec![write]).remove(0).1.unwrap_err();
