@@ -1,6 +1,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Result of an I/O operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -41,12 +42,13 @@ pub struct Error {
     path: PathBuf,
     detail: String,
     source: Option<io::Error>,
+    earlier: Option<ErrorKind>,
 }
 
 impl Error {
     /// An error found by ourselves.
     pub fn new(kind: ErrorKind, operation: &'static str, path: &Path, detail: impl Into<String>) -> Self {
-        Error { kind, operation, path: path.to_owned(), detail: detail.into(), source: None }
+        Error { kind, operation, path: path.to_owned(), detail: detail.into(), source: None, earlier: None }
     }
 
     /// An error the system reported.
@@ -67,12 +69,24 @@ impl Error {
             Some(libc::EINVAL) => ErrorKind::Invalid,
             _ => ErrorKind::Device,
         };
-        Error { kind, operation, path: path.to_owned(), detail: detail.into(), source: Some(source) }
+        Error {
+            kind,
+            operation,
+            path: path.to_owned(),
+            detail: detail.into(),
+            source: Some(source),
+            earlier: None,
+        }
     }
 
     /// What kind of failure it was.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Of [`ErrorKind::Poisoned`]: what kind the earlier failure was.
+    pub fn earlier(&self) -> Option<ErrorKind> {
+        self.earlier
     }
 
     /// The file it happened on.
@@ -97,6 +111,7 @@ impl Error {
             path: self.path.clone(),
             detail: self.detail.clone(),
             source,
+            earlier: self.earlier,
         }
     }
 }
@@ -111,6 +126,32 @@ impl fmt::Display for Error {
             Some(source) => write!(f, ": {source}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether a file takes writes and syncs still, and the failure since which it does not.
+#[derive(Debug, Default)]
+pub(crate) struct Poison(OnceLock<Error>);
+
+impl Poison {
+    /// It takes none any more since this failure, if it has until then.
+    pub(crate) fn set(&self, failure: &Error) {
+        // The first one counts.
+        let _ = self.0.set(failure.duplicate());
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Refuses an operation on a file that takes none.
+    pub(crate) fn check(&self, operation: &'static str, path: &Path) -> Result<()> {
+        let Some(first) = self.0.get() else { return Ok(()) };
+        let text = format!(
+            "an earlier write or sync failed; what the device kept is unknown until it is opened anew; that failure: {first}"
+        );
+        let refused = Error::new(ErrorKind::Poisoned, operation, path, text);
+        Err(Error { earlier: Some(first.kind), ..refused })
     }
 }
 

@@ -232,9 +232,11 @@ fn a_failed_write_poisons_the_handle_and_only_that() {
                 file.write_at(Class::Commit, 0, &buffer, Durability::Cached).unwrap_err()
             };
             assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-            assert!(file.is_poisoned());
+            assert!(file.is_poisoned() && error.earlier().is_none());
             let write = file.write_at(Class::Commit, 0, &buffer, Durability::Cached);
-            assert_eq!(write.unwrap_err().kind(), ErrorKind::Poisoned);
+            let refused = write.unwrap_err();
+            assert_eq!((refused.kind(), refused.earlier()), (ErrorKind::Poisoned, Some(ErrorKind::NoSpace)));
+            assert!(refused.to_string().contains(&error.to_string()), "{refused}");
             assert_eq!(file.sync(Class::Commit).unwrap_err().kind(), ErrorKind::Poisoned);
             let write = request(&file, Direction::Write(Durability::Durable), 0, vec![slice(&mut buffer)]);
             let error = run(&*queue, vec![write]).remove(0).1.unwrap_err();
@@ -329,28 +331,40 @@ fn the_file_lock_of_another_process_is_refused() {
     let file = with_blocks(&disk(Backend::Auto), &path, ModeRequest::Auto, 1);
     let script = "exec flock -x \"$0\" -c 'echo locked; read _'";
     let Some(mut child) = locked_elsewhere(script, &path) else { return };
-    let start = clock::now();
-    let error = file.lock().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Locked);
-    assert!(error.to_string().contains("has the file open"), "{error}");
-    // Its holder is known and alive, unless the system does not tell.
-    let known = error.to_string().contains("with pid");
-    let took = clock::now() - start;
-    assert!(!known || took < Duration::from_millis(900), "{took:?}");
+    let is_soon = || {
+        let start = clock::now();
+        let error = file.lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Locked);
+        assert!(error.to_string().contains("has the file open"), "{error}");
+        // Its holder is known and alive, unless the system does not tell.
+        let known = error.to_string().contains("with pid");
+        !known || start.elapsed() < Duration::from_millis(900)
+    };
+    // A machine that stands still for a while does not do so each time.
+    assert!((0..3).any(|_| is_soon()), "a holder that is alive was waited for");
     drop(child.stdin.take());
     child.wait().unwrap();
     drop(file.lock().unwrap());
 }
 
-/// Whoever took the lock has ended; the open file, and the lock with it, lives on in another process for so long, as it does
+/// A lock whose taker has ended; the open file, and the lock with it, lives on in another process until its standard input ends, as it does
 /// in the kernel's requests of a process that was killed.
-fn lock_lingering(seconds: f64, file: &dyn File, path: &Path) -> Option<(Result<()>, Duration)> {
-    let script = format!("exec 9<\"$0\"; flock -x 9 && echo locked; exec sleep {seconds}");
-    let mut child = locked_elsewhere(&script, path)?;
+fn lingering_lock(path: &Path) -> Option<std::process::Child> {
+    locked_elsewhere("exec 9<\"$0\"; flock -x 9 && echo locked; read _", path)
+}
+
+/// Whether a lock is waited for that lingers for less than a second; `None` where the machine was so slow that it was more.
+fn is_waited_for(file: &dyn File, mut holder: std::process::Child) -> Option<bool> {
     let start = clock::now();
-    let outcome = (file.lock().map(drop), clock::now() - start);
-    child.wait().unwrap();
-    Some(outcome)
+    let ending = thread::spawn("ending", move || {
+        std::thread::sleep(Duration::from_millis(400));
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        start.elapsed()
+    });
+    let outcome = file.lock().map(drop);
+    let lingered = ending.join().unwrap();
+    (outcome.is_ok() || lingered < Duration::from_millis(900)).then_some(outcome.is_ok())
 }
 
 #[test]
@@ -358,13 +372,19 @@ fn the_file_lock_of_a_process_that_has_ended_is_waited_for_not_longer_than_a_sec
     let folder = folder();
     let path = folder.path().join("file");
     let file = with_blocks(&disk(Backend::Auto), &path, ModeRequest::Auto, 1);
-    let Some((outcome, _)) = lock_lingering(0.4, &*file, &path) else { return };
-    outcome.unwrap();
-    let (outcome, took) = lock_lingering(2.5, &*file, &path).expect("it was had before");
-    let error = outcome.unwrap_err();
+    let Some(first) = lingering_lock(&path) else { return };
+    let holders = std::iter::once(first).chain((0..4).map(|_| lingering_lock(&path).unwrap()));
+    let told = holders.into_iter().find_map(|holder| is_waited_for(&*file, holder));
+    assert_eq!(told, Some(true), "waited for, where the machine is fast enough to tell");
+    let mut holder = lingering_lock(&path).unwrap();
+    let start = clock::now();
+    let error = file.lock().map(drop).unwrap_err();
+    let took = start.elapsed();
     assert_eq!(error.kind(), ErrorKind::Locked);
     assert!(error.to_string().contains("another process has the file open"), "{error}");
     assert!(took >= Duration::from_secs(1), "{took:?}");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
 }
 
 #[test]

@@ -190,7 +190,7 @@ mod tests {
         let (limit, nobody) = (Duration::from_millis(20), &|| false);
         assert_eq!(runtime.run_to_end(limit, (nobody, limit), async { 7 }), Err(Ended::Overdue));
         drop(runtime);
-        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        // Who waited for the call would never come here.
         drop(let_go);
     }
 
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(runtime.run_to_end(limit, (&*cancelled, limit), after(100)), Ok(()));
         let begin = clock::now();
         assert_eq!(runtime.run_to_end(limit, (&*cancelled, grace), after(60_000)), Err(Ended::Cancelled));
-        assert!(begin.elapsed() >= grace && begin.elapsed() < Duration::from_secs(5));
+        assert!(begin.elapsed() >= grace && begin.elapsed() < limit);
         let short = Duration::from_millis(100);
         assert_eq!(runtime.run_to_end(short, (&|| false, grace), after(60_000)), Err(Ended::Overdue));
     }

@@ -244,7 +244,7 @@ fn ends(site: &Site, statement: &str, client: &mut dyn Client, state: &str, job:
     let mut session = site.session();
     let error = session.run(statement, client).unwrap_err();
     assert_eq!(error.state().0, state, "{error}");
-    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
     assert_eq!(site.state(), job);
     check_and_drop(site);
     // The session goes on, and so does the next load.
@@ -294,7 +294,7 @@ fn a_request_ends_the_job_whether_the_client_sends_or_not() {
             });
             let error = session.run("load database from stdin", &mut client).unwrap_err();
             assert_eq!(error.state().0, state, "{error}");
-            assert!(since.elapsed() < Duration::from_secs(20));
+            assert!(since.elapsed() < Duration::from_secs(60));
             assert_eq!(site.state(), "cancelled");
             check_and_drop(&site);
         }

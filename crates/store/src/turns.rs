@@ -152,7 +152,13 @@ mod tests {
                 scope.spawn(|| {
                     let _turn = turns.take(3 * BUDGET_EACH, 1, true, None, || false).unwrap();
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    clock::sleep(Duration::from_millis(5));
+                    // The first ones wait for each other, however late they begin; others could come in meanwhile, and later.
+                    for _ in 0..12_000 {
+                        clock::sleep(Duration::from_millis(5));
+                        if most.load(Ordering::SeqCst) >= 3 {
+                            break;
+                        }
+                    }
                     running.fetch_sub(1, Ordering::SeqCst);
                 });
             }

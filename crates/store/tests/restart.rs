@@ -281,13 +281,26 @@ fn memory_for_few_changes_makes_many_rounds() {
 
 /// Waits until more than so many pages were read ahead.
 fn await_prefetched(db: &Database, pages: u64) {
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if db.stats().pages_prefetched > pages {
             return;
         }
         gannet_base::clock::sleep(Duration::from_millis(10));
     }
     panic!("{:?}", db.stats());
+}
+
+/// Waits until all pages are in memory that were at the last close, which must be more than so many.
+fn await_warm(db: &Database, pages: u64) {
+    for _ in 0..6000 {
+        let work = db.background_work();
+        if work.pages_warmed > pages && work.pages_to_warm == 0 && !work.warming_up {
+            assert_eq!(work.pages_left_cold, 0, "{work:?}");
+            return;
+        }
+        gannet_base::clock::sleep(Duration::from_millis(10));
+    }
+    panic!("{:?}", db.background_work());
 }
 
 #[test]
@@ -300,7 +313,7 @@ fn pages_that_were_in_memory_are_there_after_the_next_start() {
     let options = OpenOptions { shutdown_limit: Duration::from_secs(60), ..options() };
     db.close().unwrap();
     let db = engine(&disk, 16 << 20).open(Path::new(FILE), &options).unwrap();
-    await_prefetched(&db, 150);
+    await_warm(&db, 150);
     let misses = db.stats().page_misses;
     assert_eq!(contents(&db), model);
     assert!(db.stats().page_misses - misses < 5, "what was in memory is in memory");
@@ -337,28 +350,33 @@ fn the_list_of_hot_pages_outlives_a_start_that_ends_before_redo_is_through() {
     write(&db, &mut model, 0..5000, 1);
     let after = disk.crash_image_with(CrashPolicy::KeepAll, 8);
     drop(db);
-    let list = || {
+    let list = |disk: &SimDisk| {
         let path = Path::new("test.gnt-wal/hot");
-        let file = after.open(path, &gannet_io::OpenOptions::read()).unwrap();
+        let file = disk.open(path, &gannet_io::OpenOptions::read()).unwrap();
         let mut bytes = AlignedBuffer::zeroed(file.len().unwrap() as usize);
         file.read_at(Class::Foreground, 0, &mut bytes).unwrap();
         bytes.to_vec()
     };
-    let before = list();
-    let latency = Duration::from_millis(5);
-    let slow = Profile {
-        latency_min: latency,
-        latency_max: latency,
-        width: 1,
-        ..Profile::named("slow-wide").unwrap()
+    // On a device so slow that redo is not through before we are. One that is busy elsewhere may need it slower.
+    let outlives = |millis| {
+        let image = after.peek_crash(Some(CrashPolicy::KeepAll), 8);
+        let latency = Duration::from_millis(millis);
+        let slow = Profile {
+            latency_min: latency,
+            latency_max: latency,
+            width: 1,
+            ..Profile::named("slow-wide").unwrap()
+        };
+        let disk: Arc<dyn Disk> = Arc::new(ThrottledDisk::new(Arc::new(image.clone()), slow));
+        let memory = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
+        let db = Engine::with_disk(disk, &memory).unwrap().open(Path::new(FILE), &options()).unwrap();
+        let is_under_way = db.restart_report().phase == RestartPhase::Redo;
+        db.close().unwrap();
+        let is_kept = is_under_way && list(&image) == list(&after);
+        let db = open(&image);
+        db.await_restart();
+        assert_eq!(contents(&db), model);
+        is_kept
     };
-    let disk: Arc<dyn Disk> = Arc::new(ThrottledDisk::new(Arc::new(after.clone()), slow));
-    let memory = EngineOptions { memory: 16 << 20, ..EngineOptions::default() };
-    let db = Engine::with_disk(disk, &memory).unwrap().open(Path::new(FILE), &options()).unwrap();
-    assert_eq!(db.restart_report().phase, RestartPhase::Redo);
-    db.close().unwrap();
-    assert!(list() == before, "what redo had brought by then was taken for hot");
-    let db = open(&after);
-    db.await_restart();
-    assert_eq!(contents(&db), model);
+    assert!([5, 20, 80].into_iter().any(outlives), "what redo had brought by then was taken for hot");
 }

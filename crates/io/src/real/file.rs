@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "hands addresses to the system")]
 
 use crate::admission::Shared;
+use crate::error::Poison;
 use crate::real::transfer::{Step, Transfer, wait_for_memory};
 use crate::real::{FILE_PERMISSIONS, lock, mode, sys};
 use crate::stats::Operation;
@@ -48,7 +49,7 @@ pub struct RealFile {
     base_flags: i32,
     /// Whether `RWF_DSYNC` works here; cleared for good when the system refuses it.
     durable_writes: AtomicBool,
-    poisoned: AtomicBool,
+    poisoned: Poison,
     cached: AtomicU64,
     /// Held while the size changes.
     sizing: Mutex<()>,
@@ -77,7 +78,7 @@ impl RealFile {
             alignment: probed.alignment,
             atomic: probed.atomic,
             durable_writes: AtomicBool::new(cfg!(target_os = "linux")),
-            poisoned: AtomicBool::new(false),
+            poisoned: Poison::default(),
             cached: AtomicU64::new(0),
             sizing: Mutex::new(()),
             syncing: Mutex::new(()),
@@ -106,8 +107,8 @@ impl RealFile {
         self.alignment
     }
 
-    pub(crate) fn poison(&self) {
-        self.poisoned.store(true, Ordering::SeqCst);
+    pub(crate) fn poison(&self, failure: &Error) {
+        self.poisoned.set(failure);
     }
 
     pub(crate) fn no_durable_writes(&self) {
@@ -180,12 +181,7 @@ impl RealFile {
             let text = "it is open for reading only";
             return Err(Error::new(ErrorKind::Invalid, operation, &self.path, text));
         }
-        if self.is_poisoned() {
-            let text =
-                "an earlier write or sync failed; what the device kept is unknown until it is opened anew";
-            return Err(Error::new(ErrorKind::Poisoned, operation, &self.path, text));
-        }
-        Ok(())
+        self.poisoned.check(operation, &self.path)
     }
 
     /// Runs a whole checked transfer in the calling thread.
@@ -281,12 +277,12 @@ impl RealFile {
         let _turn = self.syncing.lock();
         self.check_writable("sync")?;
         let start = clock::now();
-        let result = call();
-        if result.is_err() {
-            self.poison();
+        let result = call().map_err(|e| Error::from_os("sync", &self.path, "", e));
+        if let Err(failure) = &result {
+            self.poison(failure);
         }
         self.shared.stats.record(class, Operation::Sync, 0, clock::now() - start, result.is_ok());
-        result.map_err(|e| Error::from_os("sync", &self.path, "", e))?;
+        result?;
         // A write may have failed meanwhile.
         self.check_writable("sync")
     }
@@ -401,7 +397,7 @@ impl File for RealFile {
     }
 
     fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::SeqCst)
+        self.poisoned.is_set()
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {

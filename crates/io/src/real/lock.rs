@@ -58,6 +58,8 @@ pub(super) fn lock_file(file: &File, path: &Path) -> Result<Box<dyn Any + Send +
     let identity = identity(&file.metadata().map_err(os)?);
     let start = clock::now();
     loop {
+        // Seen before the lock is tried: who gives up has tried it once more after that time, also where the machine stood still meanwhile.
+        let is_over = clock::now() - start >= LINGERING;
         // The list is not held while waiting: others of this process may take locks of other files.
         let mut held = HELD_HERE.lock();
         if held.contains(&identity) {
@@ -70,7 +72,7 @@ pub(super) fn lock_file(file: &File, path: &Path) -> Result<Box<dyn Any + Send +
         }
         drop(held);
         let holder = listed_holder(identity);
-        if holder.is_some_and(is_alive) || clock::now() - start >= LINGERING {
+        if holder.is_some_and(is_alive) || is_over {
             let text = match holder.filter(|&pid| is_alive(pid)) {
                 Some(pid) => {
                     format!("the process with pid {pid} has the file open, perhaps under another name")

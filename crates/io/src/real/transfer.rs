@@ -119,8 +119,8 @@ impl Transfer {
     /// Takes the answer of the system to the last step; a failed write or sync poisons the file, but for [`Transfer::beyond`].
     pub(crate) fn advance(&mut self, file: &RealFile, answer: io::Result<usize>) -> Result<Step> {
         let next = self.judge(file, answer);
-        if next.is_err() && self.poisons {
-            file.poison();
+        if let (Err(failure), true) = (&next, self.poisons) {
+            file.poison(failure);
         }
         self.step = next?;
         Ok(self.step)

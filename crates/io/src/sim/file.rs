@@ -12,7 +12,6 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// An open file of a [`super::SimDisk`].
 pub struct SimFile {
@@ -137,7 +136,7 @@ impl File for SimFile {
     }
 
     fn is_poisoned(&self) -> bool {
-        self.handle.poisoned.load(Relaxed)
+        self.handle.poisoned.is_set()
     }
 
     fn lock(&self) -> Result<Box<dyn Any + Send + Sync>> {

@@ -7,6 +7,7 @@ use super::inode::{Change, Inode, WriteKind};
 use super::names::{Names, normal};
 use super::queue::QueueState;
 use super::{Faults, Settings};
+use crate::error::Poison;
 use crate::{Durability, Error, ErrorKind, Result, SECTOR};
 use gannet_base::checksum;
 use gannet_base::clock;
@@ -15,7 +16,6 @@ use gannet_base::sync::Condvar;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) struct Handle {
     pub(super) path: PathBuf,
     pub(super) inode: u64,
     pub(super) write: bool,
-    pub(super) poisoned: AtomicBool,
+    pub(super) poisoned: Poison,
     failed_syncs_seen: u64,
     _open: Arc<()>,
 }
@@ -188,7 +188,7 @@ impl State {
             path,
             inode,
             write: options.write,
-            poisoned: AtomicBool::new(false),
+            poisoned: Poison::default(),
             failed_syncs_seen: file.failed_syncs,
             _open: Arc::clone(&file.open),
         })
@@ -269,8 +269,8 @@ impl State {
         let sector = SECTOR as u64;
         let (detail, kind) = if operation != "read" && !handle.write {
             ("opened for reading only".to_owned(), ErrorKind::Invalid)
-        } else if operation != "read" && handle.poisoned.load(Relaxed) {
-            ("an earlier write or sync failed".to_owned(), ErrorKind::Poisoned)
+        } else if operation != "read" && handle.poisoned.is_set() {
+            return handle.poisoned.check(operation, &handle.path);
         } else if !offset.is_multiple_of(sector) || !len.is_multiple_of(SECTOR) {
             (format!("offset {offset} or length {len} is not a multiple of {SECTOR}"), ErrorKind::Invalid)
         } else {
@@ -430,12 +430,13 @@ impl State {
         let FlyingWrite { data, mut kind, target } = write.expect("this transfer is a write");
         let outcome = match self.need_space("write", handle, offset, len) {
             Err(full) => {
-                handle.poisoned.store(true, Relaxed);
+                handle.poisoned.set(&full);
                 return Err(full);
             }
             Ok(()) if fails => {
-                handle.poisoned.store(true, Relaxed);
-                Err(Error::new(ErrorKind::Device, "write", &handle.path, "injected fault"))
+                let failure = Error::new(ErrorKind::Device, "write", &handle.path, "injected fault");
+                handle.poisoned.set(&failure);
+                Err(failure)
             }
             Ok(()) => Ok(()),
         };
@@ -513,14 +514,12 @@ impl State {
 
     pub(super) fn begin_sync(&mut self, handle: &Handle) -> Result<Started> {
         self.power("sync", &handle.path)?;
-        if !handle.poisoned.load(Relaxed) && self.inode(handle).failed_syncs != handle.failed_syncs_seen {
-            handle.poisoned.store(true, Relaxed);
+        handle.poisoned.check("sync", &handle.path)?;
+        if self.inode(handle).failed_syncs != handle.failed_syncs_seen {
             let detail = "a sync through another handle failed";
-            return Err(Error::new(ErrorKind::Device, "sync", &handle.path, detail));
-        }
-        if handle.poisoned.load(Relaxed) {
-            let detail = "an earlier write or sync failed";
-            return Err(Error::new(ErrorKind::Poisoned, "sync", &handle.path, detail));
+            let failure = Error::new(ErrorKind::Device, "sync", &handle.path, detail);
+            handle.poisoned.set(&failure);
+            return Err(failure);
         }
         self.tick("sync", &handle.path, 0, 0);
         self.power("sync", &handle.path)?;
@@ -534,16 +533,18 @@ impl State {
             // Behind a failed sync none begins: this one was on its way.
             return Ok(());
         }
-        if handle.poisoned.load(Relaxed) || failed {
-            handle.poisoned.store(true, Relaxed);
+        if handle.poisoned.is_set() || failed {
             let detail = "another write or sync failed meanwhile";
-            return Err(Error::new(ErrorKind::Device, "sync", &handle.path, detail));
+            let failure = Error::new(ErrorKind::Device, "sync", &handle.path, detail);
+            handle.poisoned.set(&failure);
+            return Err(failure);
         }
         if self.strikes(Fault::SyncError, &handle.path, 0, 0) {
-            handle.poisoned.store(true, Relaxed);
+            let failure = Error::new(ErrorKind::Device, "sync", &handle.path, "injected fault");
+            handle.poisoned.set(&failure);
             let inode = self.inodes.get_mut(&handle.inode).expect("an open file keeps its inode");
             inode.fail_sync(cutoff, &mut self.random);
-            return Err(Error::new(ErrorKind::Device, "sync", &handle.path, "injected fault"));
+            return Err(failure);
         }
         self.inode_mut(handle).sync(cutoff);
         Ok(())

@@ -197,7 +197,7 @@ fn the_server_ends_though_a_client_does_not_read() {
     ));
     fixture.wait_until_running("select a, ");
     let server = fixture.take();
-    server.stop(STOP_LIMIT / 60).unwrap();
+    server.stop(STOP_LIMIT / 6).unwrap();
 }
 
 #[test]

@@ -15,10 +15,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reason {
-    /// The user asked.
-    User = 1,
     /// `statement_timeout`
-    Timeout = 2,
+    Timeout = 1,
+    /// The user asked.
+    User = 2,
     /// `snapshot_limit`: the session is to end.
     SnapshotLimit = 3,
     /// The session is to end, as the server goes down or an administrator wants it.
@@ -62,7 +62,8 @@ impl Interrupt {
         if !reason.ends_session() && !self.0.running.load(Ordering::Acquire) {
             return;
         }
-        self.interrupt_with(reason, self.0.canceller.lock().as_ref());
+        let canceller = self.0.canceller.lock();
+        self.interrupt_with(reason, canceller.as_ref());
     }
 
     /// Ends the session because of `snapshot_limit`, if it still is in the transaction that the store knows by this number.
@@ -74,8 +75,9 @@ impl Interrupt {
         }
     }
 
+    /// Under the canceller's lock.
     fn interrupt_with(&self, reason: Reason, canceller: Option<&Canceller>) {
-        // What ends the session is not to be taken for less.
+        // What ends the session is not to be taken for less, nor what ends a whole text for what ends one statement of it.
         self.0.reason.fetch_max(reason as u8, Ordering::SeqCst);
         self.0.cancel.store(true, Ordering::SeqCst);
         if let Some(canceller) = canceller {
@@ -156,26 +158,36 @@ impl Interrupt {
         &self.0.cancel
     }
 
-    /// A statement begins.
+    /// A statement begins, or a text of several.
     pub(crate) fn begin(&self) {
         // Most often nobody has asked, and there is nothing to take back.
-        if self.0.cancel.load(Ordering::SeqCst) && self.take_back_reason() {
-            self.0.cancel.store(false, Ordering::SeqCst);
-            if let Some(canceller) = &*self.0.canceller.lock() {
-                canceller.reset();
-            }
-            // What ends the session sets its reason before it sets these two: if they were its own, the reason is seen here, and they are
-            // set again.
-            self.repeat();
+        if self.0.cancel.load(Ordering::SeqCst) {
+            self.take_back(Reason::User);
         }
         // Whoever sees it running sees what was taken back before.
         self.0.running.store(true, Ordering::Release);
     }
 
-    /// In one step, so that what ends the session is never cleared; false: there is something.
-    fn take_back_reason(&self) -> bool {
-        let other = |reason| (reason < Reason::SnapshotLimit as u8).then_some(0);
-        self.0.reason.fetch_update(Ordering::SeqCst, Ordering::SeqCst, other).is_ok()
+    /// The next statement of a text begins, and the alarm of the one before is taken back: if that has rung too late for its own statement, it ends
+    /// no other one.
+    pub(super) fn forget_timeout(&self) {
+        if self.0.cancel.load(Ordering::SeqCst) {
+            self.take_back(Reason::Timeout);
+        }
+    }
+
+    /// Takes back what was asked for, where it is no more than that.
+    fn take_back(&self, most: Reason) {
+        // Whoever asks does all of it under this lock, so that nothing of another wish is cleared.
+        let canceller = self.0.canceller.lock();
+        if self.0.reason.load(Ordering::SeqCst) > most as u8 {
+            return;
+        }
+        self.0.reason.store(0, Ordering::SeqCst);
+        self.0.cancel.store(false, Ordering::SeqCst);
+        if let Some(canceller) = &*canceller {
+            canceller.reset();
+        }
     }
 
     /// The statement has ended.
@@ -371,6 +383,26 @@ mod tests {
             .iter()
             .filter(|interrupt| !interrupt.is_shut_down() || !interrupt.flag().load(Ordering::SeqCst));
         assert_eq!(lost.count(), 0);
+    }
+
+    #[test]
+    fn a_timeout_that_comes_too_late_is_forgotten_and_a_users_wish_is_not() {
+        let interrupt = Interrupt::default();
+        let is_set = || interrupt.flag().load(Ordering::SeqCst);
+        interrupt.begin();
+        interrupt.interrupt(Reason::Timeout);
+        interrupt.forget_timeout();
+        assert!(!is_set());
+        for both in [[Reason::Timeout, Reason::User], [Reason::User, Reason::Timeout]] {
+            for reason in both {
+                interrupt.interrupt(reason);
+            }
+            interrupt.forget_timeout();
+            assert!(is_set(), "{both:?}");
+            assert!(interrupt.error().to_string().contains("user request"));
+            interrupt.begin();
+            assert!(!is_set());
+        }
     }
 
     #[test]

@@ -241,10 +241,12 @@ impl Session {
             return client.empty();
         }
         let standing = if statements.count() == 1 { Standing::Alone } else { Standing::OneOfSeveral };
+        let mut is_first = true;
         while let Some(parsed) = statements.take()? {
-            if standing == Standing::OneOfSeveral {
-                // Each has the time-out that is in effect when it begins.
+            if !std::mem::take(&mut is_first) {
+                // Each has the time-out that is in effect when it begins, and no other.
                 *alarm = None;
+                self.interrupt.forget_timeout();
                 *alarm = self.set_alarm();
             }
             self.run_statement(&Arc::new(parsed), standing, client)?;

@@ -58,7 +58,7 @@ use format::{CONTENT_MAX, HEAD};
 use gannet_base::memory::Purpose;
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::{Lsn, clock, random, thread};
-use gannet_io::ModeRequest;
+use gannet_io::{ErrorKind, ModeRequest};
 pub use lineage::Lineage;
 use log::{LogCopy, Touched};
 use manifest::BACKUP_VERSION;
@@ -106,6 +106,10 @@ fn failed(error: &Error) -> Error {
     match error {
         Error::Cancelled => Error::Cancelled,
         Error::NoSpace(what) => Error::Backup(format!("the backup's destination is full: {what}")),
+        // As another thread has found.
+        Error::Io(what) if what.earlier() == Some(ErrorKind::NoSpace) => {
+            Error::Backup(format!("the backup's destination is full: {what}"))
+        }
         error => Error::Backup(format!("the backup's destination failed: {error}")),
     }
 }
@@ -464,5 +468,24 @@ impl Copy {
             workers.push(move || copy.copy_pages(blocks));
         }
         run_crew("gannet-backup", Crew::StandsBy, watch, &this.stop, workers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_io::sim::{Settings, SimDisk};
+    use gannet_io::{AlignedBuffer, Class, Disk, Durability, OpenOptions};
+
+    #[test]
+    fn a_full_destination_was_said_to_have_failed_by_the_thread_behind_the_one_that_found_it_full() {
+        let disk = SimDisk::with_settings(1, Settings { capacity_bytes: Some(0), ..Settings::default() });
+        let file = disk.open(Path::new("full"), &OpenOptions::create_new()).unwrap();
+        for _ in 0..2 {
+            let buffer = AlignedBuffer::zeroed(4096);
+            let error = file.write_at(Class::Maintenance, 0, &buffer, Durability::Cached).unwrap_err();
+            let said = failed(&error.into()).to_string();
+            assert!(said.starts_with("the backup's destination is full: "), "{said}");
+        }
     }
 }
