@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 fn gannet(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
@@ -28,8 +29,10 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
+        if let Ok(None) = self.0.try_wait() {
+            let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+            let _ = self.0.wait();
+        }
     }
 }
 
@@ -138,6 +141,38 @@ fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
 #[test]
 fn connections_that_nobody_has_let_in_are_counted_where_files_are_few() {
     let folder = tempfile::tempdir().unwrap();
+/// It was as a kill: the next start had something to redo.
+#[test]
+fn a_hang_up_ends_a_server_in_good_order_unless_it_is_ignored() {
+    if gannet_base::inherited::ignores(1) {
+        println!(
+            "skipped: these tests are run so that they outlive their terminal, and so is what they start"
+        );
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("a b");
+    std::fs::create_dir(&here).unwrap();
+    let send = |signal: &str, server: &Child| {
+        assert!(Command::new("kill").args([signal, &server.id().to_string()]).status().unwrap().success());
+    };
+    let serve = ["serve", "new.gnt", "--listen", "none"];
+    let mut served = Served::start(&mut gannet(&here, &serve));
+    // A shell takes the folder for one word.
+    assert!(served.1.contains("a b/new.gnt-socket' -p 5433 new\n"), "{}", served.1);
+    // The terminal's end is told of twice.
+    send("-HUP", &served.0);
+    send("-HUP", &served.0);
+    assert_eq!(served.0.wait().unwrap().code(), Some(0));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" serve new.gnt --listen none", env!("CARGO_BIN_EXE_gannet")]);
+    let mut served = Served::start(shell.current_dir(&here));
+    assert!(!served.1.contains("was not closed"), "{}", served.1);
+    send("-HUP", &served.0);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(served.0.try_wait().unwrap().is_none());
+}
+
     // As many as 400 sessions, those who log in beside them, and what is not a connection's: but not the databases'.
     let script = "ulimit -n 1056; exec \"$0\" serve new.gnt --listen none --max-connections 400";
     let mut shell = Command::new("sh");
