@@ -4,7 +4,7 @@
 use crate::arguments::Compact;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
-use crate::output::printable;
+use crate::output::{self, printable};
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
 use gannet_store::{CompactReport, JobKind, JobOrder, JobReport};
@@ -35,12 +35,11 @@ pub(crate) fn run(options: &Compact) -> Result<()> {
     };
     let cached = cached.left_behind()?;
     let mut out = io::stdout().lock();
-    match options.json {
-        true => writeln!(out, "{:#}", as_json(&name, by_server, &report, &job, cached))?,
-        false => tell(&mut out, &name, by_server, &report, &job, cached)?,
-    }
-    out.flush()?;
-    Ok(())
+    let said = match options.json {
+        true => writeln!(out, "{:#}", as_json(&name, by_server, &report, &job, cached)).map_err(Into::into),
+        false => tell(&mut out, &name, by_server, &report, &job, cached),
+    };
+    output::said(said.and_then(|()| Ok(out.flush()?)), "the compaction is done")
 }
 
 fn as_json(

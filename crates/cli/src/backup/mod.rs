@@ -9,7 +9,9 @@ pub(crate) use verify::verify;
 use crate::arguments::{Backup, Restore};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
-use crate::output::{instant, printable};
+use crate::load::Stream;
+use crate::output::{self, instant, printable};
+use crate::standard_output::StandardOutput;
 use crate::stat;
 use anyhow::{Context, Result, bail};
 use by_server::{ByServer, OTHER_FORM};
@@ -95,7 +97,10 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
         }
         Ok(out.flush()?)
     };
-    crate::unless_broken_pipe(tell())?;
+    let told = tell();
+    if !to_stream {
+        crate::unless_broken_pipe(output::said(told, "the backup is complete"))?;
+    }
     match done.complaint {
         Some(complaint) => {
             let told = format!("the backup is complete, but {complaint}");
@@ -177,7 +182,7 @@ fn since_of_stream(engine: &Engine, arguments: &Backup) -> Result<Option<Manifes
 
 fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
     let since = since_of_stream(store.engine(), arguments)?;
-    let destination = Destination::Stream(Box::new(io::stdout()));
+    let destination = Destination::Stream(Box::new(StandardOutput::new()?));
     let options = BackupOptions { destination, since, compress: arguments.compress };
     let prepared = prepared(store, arguments)?;
     let wanted = prepared.as_ref().map(Prepared::options);
@@ -270,7 +275,7 @@ fn source(engine: &Engine, paths: &[PathBuf]) -> Result<Source> {
         if paths.len() > 1 {
             bail!("standard input is a source of its own: it may have several backups, one behind the other");
         }
-        return Ok(Source::Stream(Box::new(io::stdin())));
+        return Ok(Source::Stream(Box::new(Stream::begin(io::stdin()))));
     }
     let places = paths.iter().map(|path| place(engine, path)).collect::<Result<Vec<_>>>()?;
     Source::find(&places).map_err(|error| match interrupt::check() {

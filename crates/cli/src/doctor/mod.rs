@@ -115,7 +115,8 @@ fn look(options: &Doctor) -> Result<Weight> {
         weight => weight.name(),
     });
     let format = if options.json { Format::Json } else { Format::Table };
-    crate::unless_broken_pipe(output::report(&mut io::stdout().lock(), format, &report))?;
+    let said = output::said(output::report(&mut io::stdout().lock(), format, &report), "");
+    crate::unless_broken_pipe(said)?;
     Ok(remarks.heaviest())
 }
 

@@ -8,7 +8,7 @@ use crate::dump::threads;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
 use crate::kv::create_options;
-use crate::output::printable;
+use crate::output::{self, printable};
 use crate::serve;
 use anyhow::{Context, Result, bail};
 use gannet_base::thread;
@@ -104,7 +104,8 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
         true => writeln!(out, "{:#}", as_json(arguments, &how, &outcome, &job, cached)).map_err(Into::into),
         false => tell(&mut out, arguments, &how, &outcome, &job, cached),
     };
-    crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
+    let told = output::said(told.and_then(|()| Ok(out.flush()?)), "the load is done");
+    crate::unless_broken_pipe(told)?;
     match outcome.bad_rows + outcome.bad_statements {
         0 => Ok(()),
         _ => bail!("{} bad rows and {} statements were skipped", outcome.bad_rows, outcome.bad_statements),
@@ -164,13 +165,13 @@ fn open_pipe(path: &Path) -> Result<std::fs::File> {
 const STREAM_BLOCK: usize = 256 << 10;
 
 /// A stream that a thread of its own reads: Ctrl-C ends the waiting for it, however long nothing comes.
-struct Stream {
+pub(crate) struct Stream {
     blocks: mpsc::Receiver<io::Result<Vec<u8>>>,
     block: io::Cursor<Vec<u8>>,
 }
 
 impl Stream {
-    fn begin(mut source: impl io::Read + Send + 'static) -> Self {
+    pub(crate) fn begin(mut source: impl io::Read + Send + 'static) -> Self {
         // One is read while another one is taken.
         let (send, blocks) = mpsc::sync_channel(1);
         // It is not waited for: it may never come back.
