@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Check) -> ExitCode {
 /// Whether the database is sound.
 fn checked(options: &Check) -> Result<bool> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "check")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -61,7 +61,7 @@ fn checked(options: &Check) -> Result<bool> {
             (Outcome { findings, figures }, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
     let told = match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &outcome, &job, cached)).map_err(Into::into),

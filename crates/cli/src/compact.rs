@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// Compacts, and says what came of it.
 pub(crate) fn run(options: &Compact) -> Result<()> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "compact")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Compact) -> Result<()> {
             (report, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
     let said = match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &report, &job, cached)).map_err(Into::into),

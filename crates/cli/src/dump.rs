@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
     if !to_stream {
         no_link(&arguments.destination)?;
     }
-    let cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
+    let cached = CachedBefore::look(&arguments.database).and(&arguments.destination);
     let place =
         Place::find(&arguments.database, (arguments.opening, &arguments.log, arguments.pacing), "dump")?;
     let by_server = place.is_server();
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             figures(told.with_context(failed)?)?
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     // Standard output has the dump.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };

@@ -161,16 +161,16 @@ enum Files {
 
 impl Files {
     /// Bytes of them in the OS cache; `None` where nobody can say.
-    fn cached(&self) -> Result<Option<CachedBytes>> {
+    fn cached(&self) -> Option<CachedBytes> {
         match self {
             Files::Database(path) => {
                 let path = PathBuf::from(path);
                 // Of one that is still to be made nothing is cached.
                 let bytes = match path.exists() {
-                    true => doctor::cached(&path)?["cached_bytes"].as_u64(),
+                    true => doctor::cached(&path)["cached_bytes"].as_u64(),
                     false => Some(0),
                 };
-                Ok(bytes.map(|bytes| BTreeMap::from([(path, bytes)])))
+                bytes.map(|bytes| BTreeMap::from([(path, bytes)]))
             }
             Files::Path(path) => {
                 let files = match std::fs::read_dir(path) {
@@ -179,7 +179,7 @@ impl Files {
                 };
                 let of = |path: PathBuf| residency([&path]).cached_bytes().map(|bytes| (path, bytes));
                 // One that is gone meanwhile is not cached.
-                Ok(files.into_iter().filter(|path| path.is_file()).map(of).collect())
+                files.into_iter().filter(|path| path.is_file()).map(of).collect()
             }
         }
     }
@@ -187,26 +187,26 @@ impl Files {
 
 impl CachedBefore {
     /// Looks at a database's; of one of another machine there is nothing to be seen.
-    pub(crate) fn look(database: &OsStr) -> Result<Self> {
+    pub(crate) fn look(database: &OsStr) -> Self {
         let is_elsewhere = database.to_str().is_some_and(Address::is_address);
         let nothing = CachedBefore::default();
-        if is_elsewhere { Ok(nothing) } else { nothing.add(Files::Database(database.to_owned())) }
+        if is_elsewhere { nothing } else { nothing.add(Files::Database(database.to_owned())) }
     }
 
     /// And at a file, or at those of a folder; at nothing where it is a stream, or a store of another machine.
-    pub(crate) fn and(self, path: &Path) -> Result<Self> {
+    pub(crate) fn and(self, path: &Path) -> Self {
         if path == Path::new("-") {
-            return Ok(self);
+            return self;
         }
         let url = path.to_str().filter(|text| gannet_object::is_url(text));
         match url.map_or_else(|| Some(path.to_owned()), gannet_object::local_path) {
             Some(path) => self.add(Files::Path(path)),
-            None => Ok(self),
+            None => self,
         }
     }
 
     /// And at backups: a folder of them, or the one that a path means, with whatever lies beside it, as it may add to that.
-    pub(crate) fn and_backups(self, paths: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn and_backups(self, paths: &[PathBuf]) -> Self {
         let url = |path: &Path| path.to_str().and_then(gannet_object::local_path);
         let mut folders: Vec<PathBuf> = Vec::new();
         for path in paths {
@@ -221,26 +221,26 @@ impl CachedBefore {
                 folders.push(folder);
             }
         }
-        folders.iter().try_fold(self, |before, folder| before.and(folder))
+        folders.iter().fold(self, |before, folder| before.and(folder))
     }
 
-    fn add(mut self, files: Files) -> Result<Self> {
-        let bytes = files.cached()?;
+    fn add(mut self, files: Files) -> Self {
+        let bytes = files.cached();
         self.0.push((files, bytes));
-        Ok(self)
+        self
     }
 
     /// Bytes of what is cached now that were not before; `None` where nobody can say.
-    pub(crate) fn left_behind(&self) -> Result<Option<u64>> {
+    pub(crate) fn left_behind(&self) -> Option<u64> {
         let mut all = (!self.0.is_empty()).then_some(0);
         for (files, before) in &self.0 {
-            let more = files.cached()?.zip(before.as_ref()).map(|(now, before)| {
+            let more = files.cached().zip(before.as_ref()).map(|(now, before)| {
                 let before = |path| before.get(path).copied().unwrap_or(0);
                 now.iter().map(|(path, bytes)| bytes.saturating_sub(before(path))).sum::<u64>()
             });
             all = all.zip(more).map(|(all, more)| all + more);
         }
-        Ok(all)
+        all
     }
 }
 

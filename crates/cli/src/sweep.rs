@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 pub(crate) fn run(options: &Sweep) -> Result<()> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "sweep")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Sweep) -> Result<()> {
             (swept, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
     let said = match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &swept, &job, cached)).map_err(Into::into),

@@ -48,9 +48,9 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if to_stream && arguments.keep.is_some() {
         bail!("--keep removes older backups of a folder; a stream has none");
     }
-    let mut cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
+    let mut cached = CachedBefore::look(&arguments.database).and(&arguments.destination);
     if let Some(archive) = &arguments.archive {
-        cached = cached.and(archive)?;
+        cached = cached.and(archive);
     }
     let place =
         Place::find(&arguments.database, (arguments.opening, &arguments.log, arguments.pacing), "backup")?;
@@ -80,7 +80,7 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             told_by_server(told)?
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     // Standard output has the backup.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -316,9 +316,9 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     };
     let mut cached = CachedBefore::default();
     if server.as_ref().is_none_or(|server| !server.is_elsewhere) {
-        cached = CachedBefore::look(target.as_os_str())?.and_backups(sources)?;
+        cached = CachedBefore::look(target.as_os_str()).and_backups(sources);
         if let Some(archive) = &arguments.archive {
-            cached = cached.and(archive)?;
+            cached = cached.and(archive);
         }
     }
     let restored = match &mut server {
@@ -326,7 +326,8 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         None => restore_here(sources, target, arguments),
     };
     let restored = restored.with_context(|| format!("cannot restore {target:?}"))?;
-    tell_restored(arguments, target, &restored, cached.left_behind()?)
+    let told = tell_restored(arguments, target, &restored, cached.left_behind());
+    output::said(told, "the database is restored")
 }
 
 fn restore_here(sources: &[PathBuf], target: &Path, arguments: &Restore) -> Result<Restored> {

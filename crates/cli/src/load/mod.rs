@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     let partial = if arguments.create { Some(create(arguments)?) } else { None };
-    let cached = CachedBefore::look(&arguments.database)?.and(&arguments.source)?;
+    let cached = CachedBefore::look(&arguments.database).and(&arguments.source);
     // What is still to be made has no name to be archived under; its archive begins with its next opening.
     let archive_to = arguments.log.archive_to.clone().filter(|_| partial.is_none());
     let log = OwnLog { archive_to, ..arguments.log };
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             (loaded.outcome, loaded.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let how = How { by_server, by_statements };
     let mut out = io::stdout().lock();
     let told = match arguments.json {

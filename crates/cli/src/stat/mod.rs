@@ -19,7 +19,7 @@ use std::io::{self, Write};
 /// Makes statistics, and writes them.
 pub(crate) fn run(options: &Stat) -> Result<()> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "stat")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
             (found, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
     let said = match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &found, &job, cached)).map_err(Into::into),
