@@ -16,7 +16,7 @@ use crate::stat;
 use anyhow::{Context, Result, bail};
 use by_server::{ByServer, OTHER_FORM};
 use gannet_base::units::format_size;
-use gannet_server::frontend::Address;
+use gannet_server::frontend::{Address, Failure};
 use gannet_sql::stat::{Prepared, StatRequest, Statistics};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, Database, Destination, Engine, JobKind, JobOrder,
@@ -68,15 +68,15 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             job::behind_closing(done.with_context(|| format!("cannot back {name:?} up")), closed, &name)?
         }
         Place::Beside(connection) | Place::Address(connection) if to_stream => {
-            from_server::to_stdout(connection, arguments).with_context(|| failed_there(&name))?
+            from_server::to_stdout(connection, arguments).map_err(|error| failed(error, &name))?
         }
         Place::Address(connection) => {
-            from_server::to_place(connection, arguments, order).with_context(|| failed_there(&name))?
+            from_server::to_place(connection, arguments, order).map_err(|error| failed(error, &name))?
         }
         Place::Beside(mut connection) => {
             let statement = statement(arguments)?;
             let told = job::by_server(&mut connection, &statement, &mut |_| Ok(()))
-                .with_context(|| failed_there(&name))?;
+                .map_err(|error| failed(error, &name))?;
             told_by_server(told)?
         }
     };
@@ -112,8 +112,12 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     }
 }
 
-fn failed_there(name: &str) -> String {
-    format!("the server could not back {name:?} up")
+/// A failure beside a server, which is to blame for what it has said itself.
+fn failed(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Failure::Server(_)) => error.context(format!("the server could not back {name:?} up")),
+        _ => error.context(format!("cannot back {name:?} up")),
+    }
 }
 
 /// What a server has told of a backup.
