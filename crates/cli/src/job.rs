@@ -91,7 +91,17 @@ impl Pacing {
 
 impl Place {
     /// Opens the file, or connects to who has it open, or to the address.
-    pub(crate) fn find(
+    pub(crate) fn find(database: &OsStr, terms: (Opening, &OwnLog, Pacing), command: &str) -> Result<Place> {
+        match Place::look(database, terms, command) {
+            Err(error) if error.is::<StillInUse>() && sql::is_ending(&error) => {
+                std::thread::sleep(sql::ENDING);
+                Place::look(database, terms, command)
+            }
+            found => found,
+        }
+    }
+
+    fn look(
         database: &OsStr,
         (opening, log, pacing): (Opening, &OwnLog, Pacing),
         command: &str,
@@ -127,7 +137,7 @@ impl Place {
                 let Some(address) = server() else {
                     bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path));
                 };
-                Ok(Place::Beside(connect(&address).context(why)?))
+                Ok(Place::Beside(connect(&address).context(StillInUse(why))?))
             }
             other => {
                 let database = other.with_context(|| format!("cannot open {path:?}"))?;
@@ -141,6 +151,16 @@ impl Place {
     /// Whether a server does the work.
     pub(crate) fn is_server(&self) -> bool {
         !matches!(self, Place::File(_))
+    }
+}
+
+/// Who has a file open, as its opening says, where he could not be asked.
+#[derive(Debug)]
+struct StillInUse(String);
+
+impl std::fmt::Display for StillInUse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -392,7 +412,7 @@ pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
         {
             anyhow!("{error}; give the password in the address, or as PGPASSWORD")
         }
-        failure => anyhow!("cannot connect: {failure}"),
+        failure => sql::not_connected(failure),
     })
 }
 
