@@ -64,11 +64,7 @@ impl Pacing {
     }
 
     fn here(self) -> Pace {
-        if self.is_full() {
-            Pace::Full
-        } else {
-            Pace::with_target(self.job_latency_target.unwrap_or_default())
-        }
+        if self.is_full() { Pace::Full } else { Pace::default() }
     }
 
     /// Has a server pace the jobs of this connection so.
@@ -141,6 +137,10 @@ impl Place {
             }
             other => {
                 let database = other.with_context(|| format!("cannot open {path:?}"))?;
+                if pacing.job_latency_target.is_some() {
+                    close(database).with_context(|| format!("cannot close {path:?}"))?;
+                    bail!("--job-latency-target is for what a server does, and none has {path:?} open");
+                }
                 // Nobody else is here; should somebody be some day, it is for them.
                 engine.set_job_pace(pacing.here());
                 Ok(Place::File(database))

@@ -203,6 +203,15 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
+/// A word as a shell takes it.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// A time, in microseconds since 1970-01-01 UTC, as `restore --to` takes it.
 pub(crate) fn instant(unix_us: u64) -> String {
     let micros = i64::try_from(unix_us).unwrap_or(i64::MAX);

@@ -91,6 +91,9 @@ fn settings_that_are_wrong_leave_nothing_behind() {
         assert!(refused(&output).contains(words), "{output:?}");
         assert_eq!(names(folder.path()), ["certificate.pem", "gannet.toml", "key.pem"]);
     }
+    let mixed =
+        gannet(folder.path(), &["serve", "new.gnt", "--listen", "127.0.0.1:0,none"]).output().unwrap();
+    assert!(refused(&mixed).contains("none is for no address at all"), "{mixed:?}");
 }
 
 #[test]
@@ -138,9 +141,6 @@ fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
     );
 }
 
-#[test]
-fn connections_that_nobody_has_let_in_are_counted_where_files_are_few() {
-    let folder = tempfile::tempdir().unwrap();
 /// It was as a kill: the next start had something to redo.
 #[test]
 fn a_hang_up_ends_a_server_in_good_order_unless_it_is_ignored() {
@@ -173,6 +173,9 @@ fn a_hang_up_ends_a_server_in_good_order_unless_it_is_ignored() {
     assert!(served.0.try_wait().unwrap().is_none());
 }
 
+#[test]
+fn connections_that_nobody_has_let_in_are_counted_where_files_are_few() {
+    let folder = tempfile::tempdir().unwrap();
     // As many as 400 sessions, those who log in beside them, and what is not a connection's: but not the databases'.
     let script = "ulimit -n 1056; exec \"$0\" serve new.gnt --listen none --max-connections 400";
     let mut shell = Command::new("sh");

@@ -13,7 +13,8 @@ use crate::serve;
 use anyhow::{Context, Result, bail};
 use gannet_base::thread;
 use gannet_base::units::format_size;
-use gannet_sql::load::{Embedded, Options, Origin, Outcome, listening, load};
+use gannet_io::{AlignedBuffer, Class, Disk, RealDisk};
+use gannet_sql::load::{Embedded, Options, Origin, Outcome, foreign, listening, load};
 use gannet_sql::session::Reason;
 use gannet_sql::{Database, Error};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions};
@@ -127,8 +128,14 @@ impl Source {
         }
         let kind = std::fs::metadata(path).with_context(|| format!("cannot read {path:?}"))?;
         Ok(if kind.is_dir() {
+            if holds_backups(path) {
+                bail!("{path:?} is a folder of backups: gannet restore makes a database of one");
+            }
             Source::Folder(path.to_owned())
         } else if kind.is_file() {
+            if let Some(what) = foreign_file(path) {
+                bail!("{path:?} is {what}");
+            }
             Source::File(path.to_owned())
         } else {
             // A pipe with a name.
@@ -144,6 +151,22 @@ impl Source {
             Source::Stream(stream, name) => Origin::Stream(Box::new(stream), name),
         }
     }
+}
+
+/// Whether there are backups in a folder, and no dump.
+fn holds_backups(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    let names: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let is_backup = |name: &OsString| Path::new(name).extension().is_some_and(|end| end == "gntbackup");
+    names.iter().any(is_backup) && !names.iter().any(|name| name == "manifest.json")
+}
+
+/// What a file is that is no dump, to be known before anything is made for it; one that is short, or cannot be read here, is left to the load.
+fn foreign_file(path: &Path) -> Option<&'static str> {
+    let file = RealDisk::default().open(path, &gannet_io::OpenOptions::read()).ok()?;
+    let mut begin = AlignedBuffer::zeroed(file.alignment().max(4096));
+    file.read_at(Class::Maintenance, 0, &mut begin).ok()?;
+    foreign(&begin)
 }
 
 /// Opens a pipe, which waits until somebody writes to it, or Ctrl-C comes.

@@ -44,7 +44,10 @@ pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend
     let user = crate::serve::owner();
     if let Some(text) = arguments.database.to_str().filter(|text| Address::is_address(text)) {
         if arguments.create {
-            bail!("--create makes a database file; on a server, it is CREATE DATABASE");
+            bail!("--create makes a database file; a server makes one when it starts: gannet serve NAME.gnt");
+        }
+        if let Some(option) = arguments.given_for_a_file {
+            bail!("{option} is for a file that this process opens: leave it out with an address");
         }
         let variable = |name: &str| std::env::var(name).ok();
         if arguments.salvage {
@@ -75,9 +78,6 @@ fn open_file(path: &Path, arguments: &Sql, user: &str, signals: &Signals) -> Res
     }
 }
 
-/// The server that has a file open: its socket lies beside the file, be it this path or what the path is a link to.
-pub(crate) fn server_address(path: &Path, user: &str) -> Option<Address> {
-    address_beside(path, user).or_else(|| address_beside(&path.canonicalize().ok()?, user))
 /// How long a server that was killed may take to let go of its file.
 pub(crate) const ENDING: Duration = Duration::from_millis(300);
 
@@ -88,6 +88,9 @@ pub(crate) fn is_ending(error: &anyhow::Error) -> bool {
     matches!(kind, Some(BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof))
 }
 
+/// The server that has a file open: its socket lies beside the file, be it this path or what the path is a link to.
+pub(crate) fn server_address(path: &Path, user: &str) -> Option<Address> {
+    address_beside(path, user).or_else(|| address_beside(&path.canonicalize().ok()?, user))
 }
 
 /// Whether somebody listens, or may listen, at the Unix socket of an address.
@@ -132,9 +135,6 @@ fn address_beside(path: &Path, user: &str) -> Option<Address> {
 
 struct Remote(Connection);
 
-impl Remote {
-    fn open(mut address: Address, signals: &Signals) -> Result<Self> {
-        const APPLICATION: &str = "gannet sql";
 /// Why there is no connection.
 pub(crate) fn not_connected(failure: Failure) -> anyhow::Error {
     match failure {
@@ -143,6 +143,9 @@ pub(crate) fn not_connected(failure: Failure) -> anyhow::Error {
     }
 }
 
+impl Remote {
+    fn open(mut address: Address, signals: &Signals) -> Result<Self> {
+        const APPLICATION: &str = "gannet sql";
         let pressed = signals.clone();
         let give_up: GiveUp = Arc::new(move || pressed.is_pressed());
         let opened = match Connection::open_unless(&address, APPLICATION, Arc::clone(&give_up)) {
