@@ -27,8 +27,21 @@ impl Arguments {
         let matches = Self::command().try_get_matches()?;
         let mut arguments =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut Self::command()))?;
-        if let (Command::Doctor(doctor), Some((_, given))) = (&mut arguments.command, matches.subcommand()) {
-            doctor.is_io_given = given.value_source("io") == Some(ValueSource::CommandLine);
+        let Some((_, given)) = matches.subcommand() else { return Ok(arguments) };
+        let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+        match &mut arguments.command {
+            Command::Doctor(doctor) => doctor.is_io_given = is_given("io"),
+            Command::Sql(sql) => {
+                let of_files = [
+                    ("memory", "--memory"),
+                    ("io", "--io"),
+                    ("wal_limit", "--wal-limit"),
+                    ("archive_to", "--archive-to"),
+                ];
+                sql.given_for_a_file =
+                    of_files.iter().find(|(id, _)| is_given(id)).map(|(_, option)| *option);
+            }
+            _ => {}
         }
         Ok(arguments)
     }
@@ -473,6 +486,9 @@ pub(crate) struct Sql {
     /// Say nothing but results: no INSERT 0 1
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
+    /// An option that is for a file, and was given by the flag, not by the environment, which is meant for other commands as well.
+    #[arg(skip)]
+    pub(crate) given_for_a_file: Option<&'static str>,
     /// Go on after an error in a script
     #[arg(long)]
     pub(crate) keep_going: bool,

@@ -6,7 +6,7 @@
 use crate::arguments::Check;
 use crate::interrupt::{self, Interrupted};
 use crate::job::{self, CachedBefore, Place};
-use crate::output::printable;
+use crate::output::{self, printable};
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
 use gannet_sql::check::{Figures, Finding, Outcome, check};
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Check) -> ExitCode {
 /// Whether the database is sound.
 fn checked(options: &Check) -> Result<bool> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "check")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -61,13 +61,14 @@ fn checked(options: &Check) -> Result<bool> {
             (Outcome { findings, figures }, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
     let told = match options.json {
         true => writeln!(out, "{:#}", as_json(&name, by_server, &outcome, &job, cached)).map_err(Into::into),
         false => tell(&mut out, &name, by_server, &outcome, &job, cached),
     };
-    crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
+    let found = format!("the check is done: {name} {}", verdict(&outcome));
+    crate::unless_broken_pipe(output::said(told.and_then(|()| Ok(out.flush()?)), &found))?;
     Ok(outcome.findings.is_empty())
 }
 
@@ -87,6 +88,14 @@ fn finding(values: &[Option<&str>]) -> io::Result<Finding> {
 
 fn rate(figures: &Figures) -> f64 {
     figures.bytes_read as f64 / figures.pages_seconds.max(1e-6)
+}
+
+fn verdict(outcome: &Outcome) -> String {
+    match outcome.findings.len() {
+        0 => "is sound".to_owned(),
+        1 => "has 1 finding".to_owned(),
+        count => format!("has {count} findings"),
+    }
 }
 
 fn as_json(name: &str, by_server: bool, outcome: &Outcome, job: &JobReport, cached: Option<u64>) -> Value {
@@ -127,13 +136,8 @@ fn tell(
         writeln!(out, "  at stake: {}", printable(&finding.at_stake))?;
     }
     let figures = &outcome.figures;
-    let verdict = match outcome.findings.len() {
-        0 => "is sound".to_owned(),
-        1 => "has 1 finding".to_owned(),
-        count => format!("has {count} findings"),
-    };
     let place = if by_server { ", checked by its server" } else { "" };
-    writeln!(out, "{} {verdict}{place}", printable(name))?;
+    writeln!(out, "{} {}{place}", printable(name), verdict(outcome))?;
     writeln!(
         out,
         "  {} pages in use, {} trees, {} entries, {} undo records; {} pages compared with the log",

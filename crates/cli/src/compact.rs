@@ -4,7 +4,7 @@
 use crate::arguments::Compact;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
-use crate::output::printable;
+use crate::output::{self, printable};
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
 use gannet_store::{CompactReport, JobKind, JobOrder, JobReport};
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// Compacts, and says what came of it.
 pub(crate) fn run(options: &Compact) -> Result<()> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "compact")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -33,14 +33,13 @@ pub(crate) fn run(options: &Compact) -> Result<()> {
             (report, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
-    match options.json {
-        true => writeln!(out, "{:#}", as_json(&name, by_server, &report, &job, cached))?,
-        false => tell(&mut out, &name, by_server, &report, &job, cached)?,
-    }
-    out.flush()?;
-    Ok(())
+    let said = match options.json {
+        true => writeln!(out, "{:#}", as_json(&name, by_server, &report, &job, cached)).map_err(Into::into),
+        false => tell(&mut out, &name, by_server, &report, &job, cached),
+    };
+    output::said(said.and_then(|()| Ok(out.flush()?)), "the compaction is done")
 }
 
 fn as_json(

@@ -3,7 +3,7 @@
 use crate::arguments::{Dump, DumpFormat};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place, Product, ToStdout, Told};
-use crate::output::printable;
+use crate::output::{self, printable};
 use crate::standard_output::StandardOutput;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
@@ -16,21 +16,19 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-const NO_OUTPUT: &str = "cannot write to standard output";
-
 pub(crate) fn run(arguments: &Dump) -> Result<()> {
     interrupt::listen()?;
     let to_stream = arguments.destination == Path::new("-");
     if !to_stream {
         no_link(&arguments.destination)?;
     }
-    let cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
+    let cached = CachedBefore::look(&arguments.database).and(&arguments.destination);
     let place =
         Place::find(&arguments.database, (arguments.opening, &arguments.log, arguments.pacing), "dump")?;
     let by_server = place.is_server();
     let name = job::shown(&arguments.database);
     let options = options(arguments);
-    let mut stdout = to_stream.then(StandardOutput::new).transpose().context(NO_OUTPUT)?;
+    let mut stdout = to_stream.then(StandardOutput::new).transpose()?;
     let target = match &mut stdout {
         Some(stdout) => Target::Stream(stdout),
         None => Target::Path(arguments.destination.clone()),
@@ -60,11 +58,11 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             figures(told.with_context(failed)?)?
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     // Standard output has the dump.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
-    if arguments.json {
+    let said = if arguments.json {
         let report = json!({
             "database": name,
             "destination": arguments.destination.to_string_lossy(),
@@ -75,12 +73,15 @@ pub(crate) fn run(arguments: &Dump) -> Result<()> {
             "warning": figures.warning,
             "job": job::as_json(&job, cached),
         });
-        writeln!(out, "{report:#}")?;
+        writeln!(out, "{report:#}").map_err(Into::into)
     } else {
-        tell(&mut *out, arguments, by_server, figures, &job, cached)?;
+        tell(&mut *out, arguments, by_server, figures, &job, cached)
+    };
+    match to_stream {
+        // Without a standard error there is nobody to tell.
+        true => Ok(()),
+        false => output::said(said.and_then(|()| Ok(out.flush()?)), "the dump is complete"),
     }
-    out.flush()?;
-    Ok(())
 }
 
 /// Refuses a symbolic link, also one that leads nowhere: at the end the dump could not get its name.
@@ -169,7 +170,7 @@ fn to_stdout(mut connection: Connection, arguments: &Dump) -> Result<Told> {
     if arguments.format == DumpFormat::Csv {
         bail!("csv has a file for each table: it needs a folder, or --format sql");
     }
-    let mut product = ToStdout(StandardOutput::new().context(NO_OUTPUT)?);
+    let mut product = ToStdout(StandardOutput::new()?);
     let told = job::product_of_server(&mut connection, &statement("STDOUT", arguments), &mut product, true)?;
     product.0.flush()?;
     Ok(told)

@@ -1,10 +1,14 @@
-//! Ctrl-C: the first one asks, and what runs comes to a clean end; the second one ends the process at once.
+//! Ctrl-C: the first one asks, and what runs comes to a clean end; the second one ends the process at once. So does SIGTERM. SIGHUP only ever asks:
+//! of a terminal that goes away both the system and the shell tell. Where it is ignored, as behind `nohup`, it stays so.
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use gannet_base::inherited;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+
+const NOT_HEARD: &str = "cannot listen for signals";
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
@@ -26,7 +30,10 @@ pub(crate) fn listen() -> Result<()> {
         // In this order: the first signal finds the flag down, and raises it.
         flag::register_conditional_shutdown(signal, i32::from(crate::INTERRUPTED), Arc::clone(&ASKED))
             .and_then(|_| flag::register(signal, Arc::clone(&ASKED)))
-            .context("cannot listen for signals")?;
+            .context(NOT_HEARD)?;
+    }
+    if !inherited::ignores(SIGHUP) {
+        flag::register(SIGHUP, Arc::clone(&ASKED)).context(NOT_HEARD)?;
     }
     Ok(())
 }

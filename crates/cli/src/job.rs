@@ -64,11 +64,7 @@ impl Pacing {
     }
 
     fn here(self) -> Pace {
-        if self.is_full() {
-            Pace::Full
-        } else {
-            Pace::with_target(self.job_latency_target.unwrap_or_default())
-        }
+        if self.is_full() { Pace::Full } else { Pace::default() }
     }
 
     /// Has a server pace the jobs of this connection so.
@@ -91,7 +87,17 @@ impl Pacing {
 
 impl Place {
     /// Opens the file, or connects to who has it open, or to the address.
-    pub(crate) fn find(
+    pub(crate) fn find(database: &OsStr, terms: (Opening, &OwnLog, Pacing), command: &str) -> Result<Place> {
+        match Place::look(database, terms, command) {
+            Err(error) if error.is::<StillInUse>() && sql::is_ending(&error) => {
+                std::thread::sleep(sql::ENDING);
+                Place::look(database, terms, command)
+            }
+            found => found,
+        }
+    }
+
+    fn look(
         database: &OsStr,
         (opening, log, pacing): (Opening, &OwnLog, Pacing),
         command: &str,
@@ -127,10 +133,14 @@ impl Place {
                 let Some(address) = server() else {
                     bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path));
                 };
-                Ok(Place::Beside(connect(&address).context(why)?))
+                Ok(Place::Beside(connect(&address).context(StillInUse(why))?))
             }
             other => {
                 let database = other.with_context(|| format!("cannot open {path:?}"))?;
+                if pacing.job_latency_target.is_some() {
+                    close(database).with_context(|| format!("cannot close {path:?}"))?;
+                    bail!("--job-latency-target is for what a server does, and none has {path:?} open");
+                }
                 // Nobody else is here; should somebody be some day, it is for them.
                 engine.set_job_pace(pacing.here());
                 Ok(Place::File(database))
@@ -141,6 +151,16 @@ impl Place {
     /// Whether a server does the work.
     pub(crate) fn is_server(&self) -> bool {
         !matches!(self, Place::File(_))
+    }
+}
+
+/// Who has a file open, as its opening says, where he could not be asked.
+#[derive(Debug)]
+struct StillInUse(String);
+
+impl std::fmt::Display for StillInUse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -161,16 +181,16 @@ enum Files {
 
 impl Files {
     /// Bytes of them in the OS cache; `None` where nobody can say.
-    fn cached(&self) -> Result<Option<CachedBytes>> {
+    fn cached(&self) -> Option<CachedBytes> {
         match self {
             Files::Database(path) => {
                 let path = PathBuf::from(path);
                 // Of one that is still to be made nothing is cached.
                 let bytes = match path.exists() {
-                    true => doctor::cached(&path)?["cached_bytes"].as_u64(),
+                    true => doctor::cached(&path)["cached_bytes"].as_u64(),
                     false => Some(0),
                 };
-                Ok(bytes.map(|bytes| BTreeMap::from([(path, bytes)])))
+                bytes.map(|bytes| BTreeMap::from([(path, bytes)]))
             }
             Files::Path(path) => {
                 let files = match std::fs::read_dir(path) {
@@ -179,7 +199,7 @@ impl Files {
                 };
                 let of = |path: PathBuf| residency([&path]).cached_bytes().map(|bytes| (path, bytes));
                 // One that is gone meanwhile is not cached.
-                Ok(files.into_iter().filter(|path| path.is_file()).map(of).collect())
+                files.into_iter().filter(|path| path.is_file()).map(of).collect()
             }
         }
     }
@@ -187,26 +207,26 @@ impl Files {
 
 impl CachedBefore {
     /// Looks at a database's; of one of another machine there is nothing to be seen.
-    pub(crate) fn look(database: &OsStr) -> Result<Self> {
+    pub(crate) fn look(database: &OsStr) -> Self {
         let is_elsewhere = database.to_str().is_some_and(Address::is_address);
         let nothing = CachedBefore::default();
-        if is_elsewhere { Ok(nothing) } else { nothing.add(Files::Database(database.to_owned())) }
+        if is_elsewhere { nothing } else { nothing.add(Files::Database(database.to_owned())) }
     }
 
     /// And at a file, or at those of a folder; at nothing where it is a stream, or a store of another machine.
-    pub(crate) fn and(self, path: &Path) -> Result<Self> {
+    pub(crate) fn and(self, path: &Path) -> Self {
         if path == Path::new("-") {
-            return Ok(self);
+            return self;
         }
         let url = path.to_str().filter(|text| gannet_object::is_url(text));
         match url.map_or_else(|| Some(path.to_owned()), gannet_object::local_path) {
             Some(path) => self.add(Files::Path(path)),
-            None => Ok(self),
+            None => self,
         }
     }
 
     /// And at backups: a folder of them, or the one that a path means, with whatever lies beside it, as it may add to that.
-    pub(crate) fn and_backups(self, paths: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn and_backups(self, paths: &[PathBuf]) -> Self {
         let url = |path: &Path| path.to_str().and_then(gannet_object::local_path);
         let mut folders: Vec<PathBuf> = Vec::new();
         for path in paths {
@@ -221,26 +241,26 @@ impl CachedBefore {
                 folders.push(folder);
             }
         }
-        folders.iter().try_fold(self, |before, folder| before.and(folder))
+        folders.iter().fold(self, |before, folder| before.and(folder))
     }
 
-    fn add(mut self, files: Files) -> Result<Self> {
-        let bytes = files.cached()?;
+    fn add(mut self, files: Files) -> Self {
+        let bytes = files.cached();
         self.0.push((files, bytes));
-        Ok(self)
+        self
     }
 
     /// Bytes of what is cached now that were not before; `None` where nobody can say.
-    pub(crate) fn left_behind(&self) -> Result<Option<u64>> {
+    pub(crate) fn left_behind(&self) -> Option<u64> {
         let mut all = (!self.0.is_empty()).then_some(0);
         for (files, before) in &self.0 {
-            let more = files.cached()?.zip(before.as_ref()).map(|(now, before)| {
+            let more = files.cached().zip(before.as_ref()).map(|(now, before)| {
                 let before = |path| before.get(path).copied().unwrap_or(0);
                 now.iter().map(|(path, bytes)| bytes.saturating_sub(before(path))).sum::<u64>()
             });
             all = all.zip(more).map(|(all, more)| all + more);
         }
-        Ok(all)
+        all
     }
 }
 
@@ -392,7 +412,7 @@ pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
         {
             anyhow!("{error}; give the password in the address, or as PGPASSWORD")
         }
-        failure => anyhow!("cannot connect: {failure}"),
+        failure => sql::not_connected(failure),
     })
 }
 

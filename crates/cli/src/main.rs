@@ -27,7 +27,7 @@ mod sweep;
 
 use anyhow::Result;
 use arguments::{Arguments, Command};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use interrupt::Interrupted;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::ffi::OsString;
@@ -92,13 +92,31 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let before_usage = text.split("\n\nUsage:").next().unwrap_or_default();
     let before_hint = before_usage.split("\n\nFor more information").next().unwrap_or_default();
-    let line = before_hint.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = before_hint.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((argument, variable)) = variable_behind(error) {
+        line = line.replacen(&format!("'{argument}'"), &variable, 1);
+    }
     complain(&format!("{} (see --help)", line.trim_start_matches("error: ")));
     match std::env::args_os().nth(1) {
         Some(command) if command == "sql" || command == "check" => ExitCode::from(sql::USAGE),
         Some(command) if command == "doctor" => ExitCode::from(doctor::NOT_LOOKED),
         _ => ExitCode::FAILURE,
     }
+}
+
+/// The option that a bad value is said to be of, and the variable that it comes from where that is not the command line.
+fn variable_behind(error: &clap::Error) -> Option<(&str, String)> {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = argument.split([' ', '=']).next().filter(|option| option.starts_with("--"))?;
+    let is_it = |word: OsString| {
+        let rest = word.to_str().and_then(|word| word.strip_prefix(option)).map(str::to_owned);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    if std::env::args_os().skip(1).any(is_it) {
+        return None;
+    }
+    let variable = format!("GANNET_{}", option[2..].replace('-', "_").to_ascii_uppercase());
+    std::env::var_os(&variable).map(|_| (argument.as_str(), variable))
 }
 
 fn unknown(words: &[OsString]) -> ExitCode {

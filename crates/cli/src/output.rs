@@ -4,12 +4,29 @@ use crate::arguments::Format;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use serde_json::{Map, Value};
-use std::io::Write;
+use std::io::{self, Write};
 
 /// Rows that decide the widths of a table's columns; later ones are aligned where they fit.
 const ROWS_MEASURED: usize = 200;
 /// Fewer of them where they have that many bytes: they are held in memory meanwhile.
 const BYTES_MEASURED: usize = 256 << 10;
+
+/// The same error of standard output, which it names.
+pub(crate) fn cannot_write(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+}
+
+/// What came of writing to standard output what is to be said of work; where that fails, `done` says that the work is done all the same.
+pub(crate) fn said(said: Result<()>, done: &str) -> Result<()> {
+    said.map_err(|error| match error.downcast::<io::Error>() {
+        Ok(error) => {
+            let (kind, error) = (error.kind(), cannot_write(error));
+            let done = if done.is_empty() { String::new() } else { format!("; {done}") };
+            io::Error::new(kind, format!("{error}{done}")).into()
+        }
+        Err(other) => other,
+    })
+}
 
 /// How keys and values are written and read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,6 +201,15 @@ fn csv_cell(cell: &str) -> String {
 pub(crate) fn printable(text: &str) -> String {
     let escape = |c: char| -> String { if c.is_control() { c.escape_default().collect() } else { c.into() } };
     text.chars().map(escape).collect()
+}
+
+/// A word as a shell takes it.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A time, in microseconds since 1970-01-01 UTC, as `restore --to` takes it.

@@ -2,6 +2,7 @@
 
 use crate::arguments::Serve;
 use crate::interrupt;
+use crate::output::shell_word;
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use gannet_io::{Disk, RealDisk, RealOptions, RecordedDisk};
@@ -263,7 +264,8 @@ fn announce(server: &Server, options: &ServerOptions, memory: u64) {
         let port = server.sockets()[0].extension().unwrap_or_default().to_string_lossy().into_owned();
         // To psql a folder that does not begin with a slash is the name of a host.
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-        say(&format!("connect with: psql -h {} -p {port} {first}", folder.display()));
+        let (folder, first) = (shell_word(&folder.to_string_lossy()), shell_word(&first));
+        say(&format!("connect with: psql -h {folder} -p {port} {first}"));
     }
     say(&format!("memory: {}; Ctrl-C ends it", format_size(memory)));
 }

@@ -1,6 +1,7 @@
 //! Standard output for what is long, such as a dump: Ctrl-C ends the waiting for whoever reads it, however long he takes nothing.
 
-use crate::interrupt;
+use crate::{interrupt, output};
+use gannet_base::inherited;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -21,6 +22,13 @@ pub(crate) struct StandardOutput {
 
 impl StandardOutput {
     pub(crate) fn new() -> io::Result<Self> {
+        Self::find().map_err(output::cannot_write)
+    }
+
+    fn find() -> io::Result<Self> {
+        if inherited::output_was_closed() {
+            return Err(io::Error::other("it is closed"));
+        }
         let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let waits = !file.metadata()?.is_file();
         Ok(StandardOutput { file, waits })
@@ -42,19 +50,19 @@ impl StandardOutput {
 impl Write for StandardOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.waits {
-            return self.file.write(bytes);
+            return self.file.write(bytes).map_err(output::cannot_write);
         }
         loop {
             self.await_reader()?;
             match self.file.write(&bytes[..bytes.len().min(PIECE)]) {
                 // Who shares it may have set it so.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return written,
+                written => return written.map_err(output::cannot_write),
             }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.flush().map_err(output::cannot_write)
     }
 }

@@ -4,7 +4,7 @@
 use crate::arguments::Sweep;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
-use crate::output::printable;
+use crate::output::{self, printable};
 use anyhow::{Context, Result};
 use gannet_base::units::format_size;
 use gannet_sql::sweep::{Swept, sweep};
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 pub(crate) fn run(options: &Sweep) -> Result<()> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "sweep")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -35,14 +35,13 @@ pub(crate) fn run(options: &Sweep) -> Result<()> {
             (swept, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
-    if options.json {
-        writeln!(out, "{:#}", as_json(&name, by_server, &swept, &job, cached))?;
-    } else {
-        tell(&mut out, &name, by_server, &swept, &job, cached)?;
-    }
-    Ok(out.flush()?)
+    let said = match options.json {
+        true => writeln!(out, "{:#}", as_json(&name, by_server, &swept, &job, cached)).map_err(Into::into),
+        false => tell(&mut out, &name, by_server, &swept, &job, cached),
+    };
+    output::said(said.and_then(|()| Ok(out.flush()?)), if options.show { "" } else { "the sweep is done" })
 }
 
 fn as_json(name: &str, by_server: bool, swept: &Swept, job: &JobReport, cached: Option<u64>) -> Value {

@@ -464,6 +464,18 @@ fn a_server_verifies_what_lies_for_it() {
     std::fs::write(&data, bytes).unwrap();
     let (_, complaint) = ends(folder, &["verify", "backups", "--server", "shop.gnt"], 1);
     assert!(complaint.contains("the backup is damaged"), "{complaint}");
+    for (arguments, by_server) in [
+        (&["verify", "backups", "--json"][..], false),
+        (&["verify", "backups", "--json", "--server", "shop.gnt"], true),
+    ] {
+        let (said, complaint) = ends(folder, arguments, 1);
+        let report: Value = serde_json::from_str(&said).unwrap();
+        assert!(report["sound"] == false && report["by_server"] == by_server, "{report}");
+        assert!(
+            report["error"].as_str().is_some_and(|error| complaint.contains(error)),
+            "{report} {complaint}"
+        );
+    }
     let rows = asked(folder, &format!("verify backup '{there}'"));
     assert!(rows.starts_with(there) && rows.contains("the backup is damaged"), "{rows}");
     drop(server);
@@ -494,6 +506,86 @@ fn what_is_no_backup_is_said_so() {
         assert_eq!(complaint.lines().count(), 1, "{complaint}");
     }
     assert!(!folder.join("copy.gnt").exists());
+    // Nor anything else.
+    assert_eq!(std::fs::read_dir(folder.join("backups")).unwrap().count(), 0);
+}
+
+/// The figures, and not the work, are what failed.
+#[cfg(target_os = "linux")]
+#[test]
+fn work_that_is_done_was_told_of_as_a_failure_where_output_was_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let told = |arguments: &[&str], status| {
+        let output = gannet(folder, arguments).stdout(full()).output().unwrap();
+        let (_, complaint) = texts(arguments, output, status);
+        assert!(complaint.contains("cannot write to standard output: No space left"), "{complaint}");
+        complaint
+    };
+    assert!(told(&["backup", "shop.gnt", "backups"], 1).ends_with("; the backup is complete\n"));
+    assert!(told(&["verify", "backups"], 1).ends_with("; the backups are whole\n"));
+    assert!(told(&["restore", "backups", "copy.gnt"], 1).ends_with("; the database is restored\n"));
+    assert!(told(&["compact", "copy.gnt"], 1).ends_with("; the compaction is done\n"));
+    assert!(told(&["check", "copy.gnt"], 2).ends_with("; the check is done: copy.gnt is sound\n"));
+    assert!(told(&["dump", "copy.gnt", "copy.sql"], 1).ends_with("; the dump is complete\n"));
+    assert!(told(&["load", "copy.sql", "new.gnt", "--create"], 1).ends_with("; the load is done\n"));
+    for arguments in [&["stat", "copy.gnt"][..], &["kv", "copy.gnt", "stat"], &["backup", "shop.gnt", "-"]] {
+        told(arguments, 1);
+    }
+    told(&["doctor", "copy.gnt", "--time", "0s"], 3);
+    let server = Served::start(folder, &["shop.gnt"]);
+    let complaint = told(&["backup", &address(folder, "shop"), "-"], 1);
+    assert!(!complaint.contains("the server could not"), "{complaint}");
+    drop(server);
+}
+
+/// The runtime opens `/dev/null` in its place.
+#[test]
+fn what_went_to_a_closed_output_was_told_of_as_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    shop(folder);
+    for command in ["backup", "dump"] {
+        let line = format!("exec \"$0\" {command} shop.gnt - >&-");
+        let mut shell = Command::new("sh");
+        let output =
+            shell.args(["-c", &line, env!("CARGO_BIN_EXE_gannet")]).current_dir(folder).output().unwrap();
+        let (_, complaint) = texts(&[command], output, 1);
+        assert!(complaint.contains("cannot write to standard output: it is closed"), "{complaint}");
+    }
+    // Who wants nothing of it says so.
+    for command in ["backup", "dump"] {
+        let nowhere = gannet(folder, &[command, "shop.gnt", "-"]).stdout(Stdio::null()).output().unwrap();
+        texts(&[command], nowhere, 0);
+    }
+}
+
+#[test]
+fn a_signal_did_not_end_the_wait_for_a_stream_of_backups() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&["restore", "-", "copy.gnt"][..], &["verify", "-"]] {
+        for signal in ["-INT", "-TERM"] {
+            let mut waiting = gannet(folder.path(), arguments);
+            let mut child = waiting.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let input = child.stdin.take();
+            let status =
+                || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            // It listens: until then a signal just ends it.
+            let caught = |status: String| {
+                let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
+                Some(u64::from_str_radix(&mask, 16).ok()? & 1 != 0)
+            };
+            while caught(status()) == Some(false) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let _ = Command::new("kill").args([signal, &child.id().to_string()]).status();
+            assert_eq!(child.wait().unwrap().code(), Some(130), "{arguments:?} {signal}");
+            drop(input);
+        }
+    }
 }
 
 #[test]

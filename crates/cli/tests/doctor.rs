@@ -6,6 +6,7 @@ use common::{Served, ends, gannet, run};
 use serde_json::Value;
 use std::io::Read;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
@@ -109,6 +110,36 @@ fn a_server_that_lets_nobody_in_was_taken_for_none() {
     let output = run(path, &["doctor", "shop.gnt", "--json", "--time", "0s"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["remarks"].to_string().contains("no server answers beside the file"), "{report:#}");
+}
+
+/// The look ended there, with a status of its own.
+#[test]
+fn what_is_another_users_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    ends(path, &["sql", "shop.gnt", "--create", "-q", "-c", "create table t (id int primary key)"], 0);
+    let look = |what: &str| {
+        let output = run(path, &["doctor", "shop.gnt", "--json", "--time", "0s"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let is_there = report["remarks"].as_array().unwrap().iter().any(|remark| {
+            remark["weight"] == "warning" && remark["remark"].as_str().is_some_and(|text| text.contains(what))
+        });
+        assert!(is_there, "{report}");
+        assert!(output.status.code().is_some_and(|code| code == 1 || code == 2), "{output:?}");
+    };
+    let set = |name: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path.join(name), permissions).unwrap();
+    };
+    set("shop.gnt-wal", 0);
+    if std::fs::read_dir(path.join("shop.gnt-wal")).is_ok() {
+        println!("skipped: nothing is closed to this user");
+        return;
+    }
+    look("the files of its log could not be looked at");
+    set("shop.gnt-wal", 0o700);
+    set("shop.gnt", 0);
+    look("could not be looked at, as another user's may not be");
 }
 
 #[test]

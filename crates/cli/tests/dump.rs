@@ -144,6 +144,28 @@ fn a_full_destination_is_named() {
     ends(folder.path(), &["check", "shop.gnt"], 0);
 }
 
+/// It was read as a script, and a database made for it.
+#[test]
+fn what_is_no_dump_is_called_what_it_is() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    shop(folder, 10);
+    std::fs::create_dir(folder.join("backups")).unwrap();
+    ends(folder, &["backup", "shop.gnt", "backups"], 0);
+    let backup =
+        names(&folder.join("backups")).into_iter().find(|name| name.ends_with(".gntbackup")).unwrap();
+    let before = names(folder);
+    for (source, words) in [
+        ("shop.gnt", "is a database, which can be opened as it is"),
+        (&format!("backups/{backup}"), "is a backup, of which gannet restore makes a database"),
+        ("backups", "is a folder of backups: gannet restore makes a database"),
+    ] {
+        let (_, complaint) = ends(folder, &["load", source, "new.gnt", "--create"], 1);
+        assert!(complaint.contains(words), "{complaint}");
+        assert_eq!(names(folder), before);
+    }
+}
+
 #[test]
 fn bad_rows_are_named_and_can_be_skipped() {
     let folder = tempfile::tempdir_in(".").unwrap();

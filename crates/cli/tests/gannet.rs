@@ -544,6 +544,36 @@ fn a_closed_database_is_one_file() {
 }
 
 #[test]
+fn a_bad_variable_was_said_to_be_the_option() {
+    let folder = folder();
+    for (arguments, variable, status) in [
+        (&["stat", "x.gnt"][..], "GANNET_MEMORY", 1),
+        (&["kv", "x.gnt", "stat"], "GANNET_IO", 1),
+        (&["sql", "x.gnt"], "GANNET_WAL_LIMIT", 2),
+    ] {
+        let output = gannet(folder.path(), arguments).env(variable, "much").output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let begin = format!("gannet: invalid value 'much' for {variable}: ");
+        assert!(stderr(&output).starts_with(&begin), "{output:?}");
+    }
+    let mut flag = gannet(folder.path(), &["stat", "x.gnt", "--memory=many"]);
+    let output = flag.env("GANNET_MEMORY", "much").output().unwrap();
+    assert!(stderr(&output).contains("invalid value 'many' for '--memory <SIZE>'"), "{output:?}");
+}
+
+#[test]
+fn a_target_of_jobs_is_refused_where_no_server_does_them() {
+    let folder = folder();
+    good(folder.path(), &["sql", "data.gnt", "--create", "-q", "-c", "create table t (a int)"]);
+    for command in [&["stat", "data.gnt"][..], &["dump", "data.gnt", "data.sql"]] {
+        let line = bad(folder.path(), &[command, &["--job-latency-target", "1ms"]].concat(), 1);
+        assert!(line.contains("--job-latency-target is for what a server does"), "{line}");
+    }
+    assert!(!folder.path().join("data.sql").exists());
+    good(folder.path(), &["stat", "data.gnt", "--job-pace", "full"]);
+}
+
+#[test]
 fn settings_come_from_the_environment_unless_a_flag_says_otherwise() {
     let folder = folder();
     good(folder.path(), &["kv", "data.gnt", "put", "a", "1", "--memory", "32MiB"]);

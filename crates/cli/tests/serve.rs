@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 fn gannet(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
@@ -28,8 +29,10 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
+        if let Ok(None) = self.0.try_wait() {
+            let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+            let _ = self.0.wait();
+        }
     }
 }
 
@@ -88,6 +91,9 @@ fn settings_that_are_wrong_leave_nothing_behind() {
         assert!(refused(&output).contains(words), "{output:?}");
         assert_eq!(names(folder.path()), ["certificate.pem", "gannet.toml", "key.pem"]);
     }
+    let mixed =
+        gannet(folder.path(), &["serve", "new.gnt", "--listen", "127.0.0.1:0,none"]).output().unwrap();
+    assert!(refused(&mixed).contains("none is for no address at all"), "{mixed:?}");
 }
 
 #[test]
@@ -133,6 +139,38 @@ fn a_server_with_little_memory_creates_what_fits_it_and_says_what_holds() {
         "requested,effective,reason\n1MiB,4MiB,raised to four of the database's log segments\n",
         "{output:?}"
     );
+}
+
+/// It was as a kill: the next start had something to redo.
+#[test]
+fn a_hang_up_ends_a_server_in_good_order_unless_it_is_ignored() {
+    if gannet_base::inherited::ignores(1) {
+        println!(
+            "skipped: these tests are run so that they outlive their terminal, and so is what they start"
+        );
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("a b");
+    std::fs::create_dir(&here).unwrap();
+    let send = |signal: &str, server: &Child| {
+        assert!(Command::new("kill").args([signal, &server.id().to_string()]).status().unwrap().success());
+    };
+    let serve = ["serve", "new.gnt", "--listen", "none"];
+    let mut served = Served::start(&mut gannet(&here, &serve));
+    // A shell takes the folder for one word.
+    assert!(served.1.contains("a b/new.gnt-socket' -p 5433 new\n"), "{}", served.1);
+    // The terminal's end is told of twice.
+    send("-HUP", &served.0);
+    send("-HUP", &served.0);
+    assert_eq!(served.0.wait().unwrap().code(), Some(0));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" serve new.gnt --listen none", env!("CARGO_BIN_EXE_gannet")]);
+    let mut served = Served::start(shell.current_dir(&here));
+    assert!(!served.1.contains("was not closed"), "{}", served.1);
+    send("-HUP", &served.0);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(served.0.try_wait().unwrap().is_none());
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn copy_goes_round() {
         assert!(told.starts_with("gannet: \\copy: none.csv: No such file"), "{told}");
         std::fs::write(here.join("s.sql"), "select 1;\n\\copy fruit to 'none/x.csv'\n").unwrap();
         let told = bad(here, &["sql", "shop.gnt", "-f", "s.sql"], b"", 3);
-        assert!(told.starts_with("gannet:s.sql:2: \\copy: none/x.csv: No such file"), "{told}");
+        assert!(told.starts_with("gannet:s.sql:2: cannot write to \"none/x.csv\": No such file"), "{told}");
         // Data that is refused is not taken for statements.
         let script = "copy fruit from stdin;\nplum\tcheap\nselect 1;\n\\.\nselect 7 as seven;\n";
         let output = run(here, &["sql", "shop.gnt", "--keep-going", "--format", "csv"], script.as_bytes());
@@ -776,8 +776,82 @@ fn rows_that_did_not_come_to_their_file_are_not_counted() {
         let script = "insert into fruit values ('fig', 1);\n\\copy fruit to /dev/full\n";
         let output = run(place.path(), &["sql", "shop.gnt"], script.as_bytes());
         assert_eq!((output.status.code(), stdout(&output)), (Some(3), "INSERT 0 1\n"));
-        assert_eq!(stderr(&output), "ERROR:  No space left on device (os error 28)\n");
+        let told = "gannet: cannot write to \"/dev/full\": No space left on device (os error 28)\n\
+                    gannet: \"/dev/full\" has only a part of the rows\n";
+        assert_eq!(stderr(&output), told);
     }
+}
+
+/// Whoever took the failure for the statement's did it again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_committed_row_was_told_of_as_a_failure_where_output_was_full() {
+    for place in places() {
+        let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let said = |statement: &str| {
+            let output =
+                gannet(place.path(), &["sql", "shop.gnt", "-c", statement]).stdout(full()).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            stderr(&output).to_owned()
+        };
+        let full_output = "gannet: cannot write to standard output: No space left on device (os error 28)";
+        let insert =
+            "insert into fruit select 'fig', g from generate_series(1, 5000) g returning repeat('x', 100)";
+        assert_eq!(said(insert), format!("{full_output}; the statement is done\n"));
+        assert_eq!(
+            said("insert into fruit values ('fig', 0)"),
+            format!("{full_output}; the statement is done\n")
+        );
+        assert_eq!(said("select 1"), format!("{full_output}\n"));
+        assert_eq!(said("copy fruit to stdout"), format!("{full_output}\n"));
+        let count = "select count(*) from fruit where name = 'fig'";
+        assert_eq!(
+            good(place.path(), &["sql", "shop.gnt", "--format", "csv", "-c", count], ""),
+            "count\n5001\n"
+        );
+    }
+}
+
+#[test]
+fn a_file_was_emptied_for_a_statement_that_fails() {
+    for place in places() {
+        let file = place.path().join("kept.csv");
+        let kept = || std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, "kept\n").unwrap();
+        for script in ["\\copy nowhere to kept.csv\n", "\\o kept.csv\nselect 1 / 0;\n"] {
+            let told = bad(place.path(), &["sql", "shop.gnt"], script.as_bytes(), 3);
+            assert!(told.starts_with("ERROR:  ") && !told.contains("a part of the rows"), "{told}");
+            assert_eq!(kept(), "kept\n", "{script}");
+        }
+        let late = "\\copy (select 1 / (5000 - g) from generate_series(1, 5000) g) to kept.csv\n";
+        let told = bad(place.path(), &["sql", "shop.gnt"], late.as_bytes(), 3);
+        assert!(told.starts_with("ERROR:  22012"), "{told}");
+        assert!(told.ends_with("gannet: \"kept.csv\" has only a part of the rows\n"), "{told}");
+        let script = "\\o kept.csv\ninsert into fruit values ('fig', 1);\n";
+        good(place.path(), &["sql", "shop.gnt", "-q"], script);
+        assert_eq!(kept(), "");
+        good(
+            place.path(),
+            &["sql", "shop.gnt", "-q", "--format", "csv"],
+            "\\o kept.csv\nselect 1 as a;\nselect 2 as b;\n",
+        );
+        assert_eq!(kept(), "a\n1\nb\n2\n");
+        let told = bad(place.path(), &["sql", "shop.gnt"], b"\\copy fruit to nowhere/x.csv\n", 3);
+        assert!(told.starts_with("gannet: cannot write to \"nowhere/x.csv\": No such file"), "{told}");
+    }
+}
+
+#[test]
+fn options_that_an_address_has_no_use_for_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = "postgres://nobody@127.0.0.1:1/x";
+    for option in ["--memory=64MiB", "--io=direct", "--wal-limit=1GiB", "--archive-to=logs"] {
+        let told = bad(folder.path(), &["sql", address, option], b"", 2);
+        assert!(told.contains("is for a file that this process opens"), "{told}");
+    }
+    // The environment is meant for other commands, too.
+    assert!(bad(folder.path(), &["sql", address], b"", 2).contains("cannot connect"));
+    assert!(bad(folder.path(), &["sql", address, "--create"], b"", 2).contains("gannet serve NAME.gnt"));
 }
 
 #[test]

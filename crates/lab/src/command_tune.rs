@@ -135,6 +135,9 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
             Long("script") => arguments.scripts.push(parser.value()?.string()?),
             Long(name) => {
                 let name = name.to_owned();
+                if !OPTIONS.contains(&name.as_str()) {
+                    bail!("there is no option --{name}; see gannet tune --help");
+                }
                 let text = parser.value()?.string()?;
                 set(&mut arguments, &name, &text).with_context(|| format!("--{name} {text}"))?;
             }
@@ -153,6 +156,25 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
     }
     Ok(Some(arguments))
 }
+
+/// Options that [`set`] knows.
+const OPTIONS: [&str; 15] = [
+    "size",
+    "reports",
+    "memory",
+    "page-size",
+    "sort-memory",
+    "connections",
+    "commits",
+    "io",
+    "time",
+    "seconds",
+    "warm-up",
+    "rounds",
+    "confidence",
+    "indifference",
+    "seed",
+];
 
 fn set(arguments: &mut Arguments, name: &str, text: &str) -> Result<()> {
     match name {
@@ -314,7 +336,14 @@ fn prepare(
         place.folder(),
         room_for(given, if is_builtin { filled } else { 0 }, arguments.page_size.len() as u64),
     )?;
-    eprintln!("copying {}", database.display());
+    if database.exists() {
+        eprintln!("copying {}", database.display());
+    } else if is_builtin {
+        eprintln!(
+            "{} is not there: the table is the built-in load's own, in a new database",
+            database.display()
+        );
+    }
     let first = place.folder().join("db");
     let mut copying = Duration::ZERO;
     let own_size = match (database.exists(), size) {

@@ -284,10 +284,18 @@ impl Settings {
     /// `listen`
     pub fn listen(&self) -> Result<Vec<SocketAddr>> {
         self.read("listen", |text| {
-            text.split(',')
-                .map(str::trim)
-                .filter(|part| !part.is_empty() && *part != "none")
+            let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+            if let ["none"] = parts[..] {
+                return Ok(Vec::new());
+            }
+            parts
+                .iter()
+                .map(|part| match *part {
+                    "none" => Err("none is for no address at all: leave it out beside others".to_owned()),
+                    part => Ok(part),
+                })
                 .map(|part| {
+                    let part = part?;
                     part.parse()
                         .map_err(|_| format!("{part} is no address with port, such as 127.0.0.1:5433"))
                 })
@@ -513,5 +521,8 @@ mod tests {
             "{error}"
         );
         assert!(settings.tls().unwrap_err().to_string().contains("needs tls_certificate"));
+        let listen = |text| Settings::gather(None, [], [pair("listen", text)]).unwrap().listen();
+        assert!(listen("127.0.0.1:1,none").unwrap_err().to_string().contains("none is for no address"));
+        assert!(listen(" none ,").unwrap().is_empty() && listen("").unwrap().is_empty());
     }
 }

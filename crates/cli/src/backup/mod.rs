@@ -9,12 +9,14 @@ pub(crate) use verify::verify;
 use crate::arguments::{Backup, Restore};
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
-use crate::output::{instant, printable};
+use crate::load::Stream;
+use crate::output::{self, instant, printable};
+use crate::standard_output::StandardOutput;
 use crate::stat;
 use anyhow::{Context, Result, bail};
 use by_server::{ByServer, OTHER_FORM};
 use gannet_base::units::format_size;
-use gannet_server::frontend::Address;
+use gannet_server::frontend::{Address, Failure};
 use gannet_sql::stat::{Prepared, StatRequest, Statistics};
 use gannet_store::{
     BackupFile, BackupOptions, BackupPlace, BackupPlan, Database, Destination, Engine, JobKind, JobOrder,
@@ -46,9 +48,9 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     if to_stream && arguments.keep.is_some() {
         bail!("--keep removes older backups of a folder; a stream has none");
     }
-    let mut cached = CachedBefore::look(&arguments.database)?.and(&arguments.destination)?;
+    let mut cached = CachedBefore::look(&arguments.database).and(&arguments.destination);
     if let Some(archive) = &arguments.archive {
-        cached = cached.and(archive)?;
+        cached = cached.and(archive);
     }
     let place =
         Place::find(&arguments.database, (arguments.opening, &arguments.log, arguments.pacing), "backup")?;
@@ -66,19 +68,19 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
             job::behind_closing(done.with_context(|| format!("cannot back {name:?} up")), closed, &name)?
         }
         Place::Beside(connection) | Place::Address(connection) if to_stream => {
-            from_server::to_stdout(connection, arguments).with_context(|| failed_there(&name))?
+            from_server::to_stdout(connection, arguments).map_err(|error| failed(error, &name))?
         }
         Place::Address(connection) => {
-            from_server::to_place(connection, arguments, order).with_context(|| failed_there(&name))?
+            from_server::to_place(connection, arguments, order).map_err(|error| failed(error, &name))?
         }
         Place::Beside(mut connection) => {
             let statement = statement(arguments)?;
             let told = job::by_server(&mut connection, &statement, &mut |_| Ok(()))
-                .with_context(|| failed_there(&name))?;
+                .map_err(|error| failed(error, &name))?;
             told_by_server(told)?
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     // Standard output has the backup.
     let mut out: Box<dyn Write> =
         if to_stream { Box::new(io::stderr()) } else { Box::new(io::stdout().lock()) };
@@ -95,7 +97,10 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
         }
         Ok(out.flush()?)
     };
-    crate::unless_broken_pipe(tell())?;
+    let told = tell();
+    if !to_stream {
+        crate::unless_broken_pipe(output::said(told, "the backup is complete"))?;
+    }
     match done.complaint {
         Some(complaint) => {
             let told = format!("the backup is complete, but {complaint}");
@@ -107,8 +112,12 @@ pub(crate) fn backup(arguments: &Backup) -> Result<()> {
     }
 }
 
-fn failed_there(name: &str) -> String {
-    format!("the server could not back {name:?} up")
+/// A failure beside a server, which is to blame for what it has said itself.
+fn failed(error: anyhow::Error, name: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Failure::Server(_)) => error.context(format!("the server could not back {name:?} up")),
+        _ => error.context(format!("cannot back {name:?} up")),
+    }
 }
 
 /// What a server has told of a backup.
@@ -177,7 +186,7 @@ fn since_of_stream(engine: &Engine, arguments: &Backup) -> Result<Option<Manifes
 
 fn to_stdout(store: &Database, arguments: &Backup, order: JobOrder) -> Result<Done> {
     let since = since_of_stream(store.engine(), arguments)?;
-    let destination = Destination::Stream(Box::new(io::stdout()));
+    let destination = Destination::Stream(Box::new(StandardOutput::new()?));
     let options = BackupOptions { destination, since, compress: arguments.compress };
     let prepared = prepared(store, arguments)?;
     let wanted = prepared.as_ref().map(Prepared::options);
@@ -270,7 +279,7 @@ fn source(engine: &Engine, paths: &[PathBuf]) -> Result<Source> {
         if paths.len() > 1 {
             bail!("standard input is a source of its own: it may have several backups, one behind the other");
         }
-        return Ok(Source::Stream(Box::new(io::stdin())));
+        return Ok(Source::Stream(Box::new(Stream::begin(io::stdin()))));
     }
     let places = paths.iter().map(|path| place(engine, path)).collect::<Result<Vec<_>>>()?;
     Source::find(&places).map_err(|error| match interrupt::check() {
@@ -311,9 +320,9 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
     };
     let mut cached = CachedBefore::default();
     if server.as_ref().is_none_or(|server| !server.is_elsewhere) {
-        cached = CachedBefore::look(target.as_os_str())?.and_backups(sources)?;
+        cached = CachedBefore::look(target.as_os_str()).and_backups(sources);
         if let Some(archive) = &arguments.archive {
-            cached = cached.and(archive)?;
+            cached = cached.and(archive);
         }
     }
     let restored = match &mut server {
@@ -321,7 +330,8 @@ pub(crate) fn restore(arguments: &Restore) -> Result<()> {
         None => restore_here(sources, target, arguments),
     };
     let restored = restored.with_context(|| format!("cannot restore {target:?}"))?;
-    tell_restored(arguments, target, &restored, cached.left_behind()?)
+    let told = tell_restored(arguments, target, &restored, cached.left_behind());
+    output::said(told, "the database is restored")
 }
 
 fn restore_here(sources: &[PathBuf], target: &Path, arguments: &Restore) -> Result<Restored> {

@@ -5,7 +5,7 @@ use super::{about, source};
 use crate::arguments::Verify;
 use crate::interrupt::{self, Interrupted};
 use crate::job::{self, CachedBefore};
-use crate::output::{instant, printable};
+use crate::output::{self, instant, printable};
 use anyhow::{Context, Result, bail};
 use gannet_base::units::format_size;
 use gannet_store::{ArchiveVerifyReport, Engine, JobKind, JobOrder, JobReport, VerifyReport};
@@ -54,11 +54,11 @@ fn by_server(server: &mut ByServer, statement: &str) -> Result<(Value, JobReport
 }
 
 /// What is cached before of what is looked at, where that is on this machine.
-fn cached_before(paths: &[PathBuf], who: &Who, is_archive: bool) -> Result<CachedBefore> {
+fn cached_before(paths: &[PathBuf], who: &Who, is_archive: bool) -> CachedBefore {
     let before = CachedBefore::default();
     match (who, is_archive) {
-        (Who::Server(server), _) if server.is_elsewhere => Ok(before),
-        (_, true) => paths.iter().try_fold(before, |before, path| before.and(path)),
+        (Who::Server(server), _) if server.is_elsewhere => before,
+        (_, true) => paths.iter().fold(before, |before, path| before.and(path)),
         (_, false) => before.and_backups(paths),
     }
 }
@@ -66,7 +66,26 @@ fn cached_before(paths: &[PathBuf], who: &Who, is_archive: bool) -> Result<Cache
 // ---- backups ---------------------------------------------------------------------------------------------------------
 
 fn backups(arguments: &Verify, who: &mut Who) -> Result<()> {
-    let cached = cached_before(&arguments.sources, who, false)?;
+    let verified = match look_at_backups(arguments, who) {
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        verified => verified,
+    };
+    let mut out = io::stdout().lock();
+    let told = match &verified {
+        verified if arguments.json => {
+            writeln!(out, "{:#}", backups_json(who.is_server(), verified)).map_err(Into::into)
+        }
+        Ok((report, job, cached)) => tell_backups(&mut out, who.is_server(), report, job, *cached),
+        Err(_) => Ok(()),
+    };
+    let sound =
+        if verified.is_ok() { "the backups are whole" } else { "the backups were not proven to be whole" };
+    crate::unless_broken_pipe(output::said(told.and_then(|()| Ok(out.flush()?)), sound))?;
+    verified.map(drop)
+}
+
+fn look_at_backups(arguments: &Verify, who: &mut Who) -> Result<(VerifyReport, JobReport, Option<u64>)> {
+    let cached = cached_before(&arguments.sources, who, false);
     let (report, job) = match who {
         Who::Here(engine) => {
             let source = source(engine, &arguments.sources)?;
@@ -83,27 +102,36 @@ fn backups(arguments: &Verify, who: &mut Who) -> Result<()> {
             (VerifyReport { manifests, pages, log_records }, job)
         }
     };
-    let cached = cached.left_behind()?;
-    let mut out = io::stdout().lock();
-    if arguments.json {
-        let told = json!({
-            "by_server": who.is_server(),
+    Ok((report, job, cached.left_behind()))
+}
+
+fn backups_json(by_server: bool, verified: &Result<(VerifyReport, JobReport, Option<u64>)>) -> Value {
+    match verified {
+        Ok((report, job, cached)) => json!({
+            "by_server": by_server,
             "sound": true,
             "backups": report.manifests,
             "pages": report.pages,
             "log_records": report.log_records,
-            "job": job::as_json(&job, cached),
-        });
-        writeln!(out, "{told:#}")?;
-        return Ok(out.flush()?);
+            "job": job::as_json(job, *cached),
+        }),
+        Err(error) => json!({ "by_server": by_server, "sound": false, "error": format!("{error:#}") }),
     }
+}
+
+fn tell_backups(
+    out: &mut dyn Write,
+    by_server: bool,
+    report: &VerifyReport,
+    job: &JobReport,
+    cached: Option<u64>,
+) -> Result<()> {
     for manifest in &report.manifests {
         writeln!(out, "{} is whole", printable(&manifest.to_string()))?;
     }
-    let place = if who.is_server() { ", verified by the server" } else { "" };
+    let place = if by_server { ", verified by the server" } else { "" };
     writeln!(out, "  {} pages, {} log records{place}", report.pages, report.log_records)?;
-    job::tell(&mut out, &job, cached)?;
-    Ok(out.flush()?)
+    job::tell(out, job, cached)
 }
 
 // ---- archives --------------------------------------------------------------------------------------------------------
@@ -132,7 +160,7 @@ fn archives(arguments: &Verify, who: &mut Who) -> Result<()> {
             Ok(verified) if !arguments.json => {
                 // Whoever reads of one may have seen enough; the others are looked at all the same.
                 let told = tell_archive(&mut out, path, &verified);
-                crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
+                crate::unless_broken_pipe(output::said(told.and_then(|()| Ok(out.flush()?)), ""))?;
             }
             Ok(_) => {}
             Err(error) => {
@@ -148,7 +176,7 @@ fn archives(arguments: &Verify, who: &mut Who) -> Result<()> {
         ([one], true) => writeln!(out, "{one:#}"),
         (several, _) => writeln!(out, "{:#}", json!(several)),
     };
-    crate::unless_broken_pipe(told.and_then(|()| out.flush()).map_err(Into::into))?;
+    crate::unless_broken_pipe(output::said(told.and_then(|()| out.flush()).map_err(Into::into), ""))?;
     match failures.len() {
         0 => Ok(()),
         1 if is_one => Err(failures.remove(0)),
@@ -157,7 +185,7 @@ fn archives(arguments: &Verify, who: &mut Who) -> Result<()> {
 }
 
 fn archive(who: &mut Who, path: &PathBuf, arguments: &Verify) -> Result<Verified> {
-    let cached = cached_before(std::slice::from_ref(path), who, true)?;
+    let cached = cached_before(std::slice::from_ref(path), who, true);
     let (report, job) = match who {
         Who::Here(engine) => {
             let order =
@@ -171,7 +199,7 @@ fn archive(who: &mut Who, path: &PathBuf, arguments: &Verify) -> Result<Verified
             (serde_json::from_value(report).context(OTHER_FORM)?, job)
         }
     };
-    Ok(Verified { report, job, cached: cached.left_behind()? })
+    Ok(Verified { report, job, cached: cached.left_behind() })
 }
 
 fn archive_json(path: &Path, by_server: bool, verified: &Result<Verified>) -> Value {

@@ -224,7 +224,7 @@ impl Setup {
         let closed = database.close();
         figures.memory.process_bytes = figures.memory.process_bytes.max(peak);
         figures.memory.engine_bytes = figures.memory.engine_bytes.max(engine.budget().peak());
-        figures.cached = cached?;
+        figures.cached = cached;
         report.checked_again(figures.opening, figures.checked_again.insert(checked?))?;
         closed.with_context(|| format!("cannot close {path:?}"))
     }

@@ -1,6 +1,7 @@
 //! The figures: for people as they come, or as JSON at the end.
 
 use super::Setup;
+use crate::output::{cannot_write, shell_word};
 use anyhow::Result;
 use gannet_base::units::format_size;
 use gannet_io::stats::{Operation, Snapshot};
@@ -81,7 +82,7 @@ impl Report {
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<()> {
         if !self.json {
-            writeln!(self.out, "{line}")?;
+            writeln!(self.out, "{line}").map_err(cannot_write)?;
         }
         Ok(())
     }
@@ -181,7 +182,7 @@ impl Report {
 
     pub(super) fn ends(&mut self, figures: &Figures, database: &Path, setup: &Setup) -> Result<()> {
         if self.json {
-            writeln!(self.out, "{:#}", figures.to_json(setup))?;
+            writeln!(self.out, "{:#}", figures.to_json(setup)).map_err(cannot_write)?;
             return Ok(());
         }
         self.memory(figures, setup)?;
@@ -213,13 +214,13 @@ impl Report {
 
     fn next_steps(&mut self, database: &Path) -> Result<()> {
         let program = std::env::args().next().unwrap_or_else(|| "gannet".to_owned());
-        let file = quoted(&database.display().to_string());
+        let file = shell_word(&database.display().to_string());
         self.line(format_args!("\nThe database stays in {file}. Look around in it:"))?;
         self.line(format_args!("  {program} sql {file}"))?;
         self.line(format_args!("or serve it, and connect with psql or any PostgreSQL driver:"))?;
         self.line(format_args!("  {program} serve {file}"))?;
         let whole = std::path::absolute(database)?;
-        let socket = quoted(&gannet_server::socket_folder(&whole).display().to_string());
+        let socket = shell_word(&gannet_server::socket_folder(&whole).display().to_string());
         self.line(format_args!("  psql -h {socket} -p {PORT} {}", super::place::NAME))?;
         self.line(format_args!("For a start:"))?;
         self.line(format_args!("  {EXAMPLE}"))
@@ -348,15 +349,6 @@ fn duration(us: f64) -> String {
     }
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +365,6 @@ mod tests {
 
     #[test]
     fn names_are_quoted_where_a_shell_would_split_them() {
-        assert_eq!(["a/b.gnt", "a b", "it's"].map(quoted), ["a/b.gnt", "'a b'", r"'it'\''s'"]);
+        assert_eq!(["a/b.gnt", "a b", "it's"].map(shell_word), ["a/b.gnt", "'a b'", r"'it'\''s'"]);
     }
 }

@@ -115,7 +115,8 @@ fn look(options: &Doctor) -> Result<Weight> {
         weight => weight.name(),
     });
     let format = if options.json { Format::Json } else { Format::Table };
-    crate::unless_broken_pipe(output::report(&mut io::stdout().lock(), format, &report))?;
+    let said = output::said(output::report(&mut io::stdout().lock(), format, &report), "");
+    crate::unless_broken_pipe(said)?;
     Ok(remarks.heaviest())
 }
 
@@ -176,7 +177,10 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
             remarks.add(weight_of(&error), remark);
             // What is there already says how it can be opened.
             let database = place.database.as_deref();
-            database.map_or(Ok(Value::Null), |path| probe_mode(&disk, path, options.io, remarks))?
+            match database.map_or(Ok(Value::Null), |path| probe_mode(&disk, path, options.io, remarks)) {
+                Err(error) if is_closed(&error) => Value::Null,
+                found => found?,
+            }
         }
         other => other?,
     };
@@ -230,9 +234,20 @@ fn look_here(options: &Doctor, report: &mut Value, remarks: &mut Remarks) -> Res
             ) => {
                 remarks.add(Weight::Critical, error.to_string());
             }
+            Err(gannet_store::Error::Io(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                let remark =
+                    format!("{database:?} could not be looked at, as another user's may not be: {error}");
+                remarks.add(Weight::Warning, remark);
+            }
             looked => looked.with_context(|| format!("cannot look at {database:?}"))?,
         }
-        paths = files_of(database)?;
+        let (files, unlisted) = files_of(database);
+        paths = files;
+        if let Some(error) = unlisted {
+            // That of a server which could not be asked is said above.
+            let weight = if refused.is_some() { Weight::Note } else { Weight::Warning };
+            remarks.add(weight, format!("the files of its log could not be looked at: {error:#}"));
+        }
         report["database"] = cached_of(&paths);
         note_cached(&report["database"], remarks);
     }
@@ -484,25 +499,36 @@ fn measure_showing_progress(
 }
 
 /// The files of a database, its data file first. Where it is called by a symbolic link, its log is beside what that leads to.
-fn files_of(database: &Path) -> Result<Vec<PathBuf>> {
-    let database = RealDisk::default().resolve(database)?;
+///
+/// Where the folder of its log cannot be listed, as that of another user, it says so in place of the files there.
+fn files_of(database: &Path) -> (Vec<PathBuf>, Option<anyhow::Error>) {
+    // One that cannot be followed cannot be looked at either.
+    let database = RealDisk::default().resolve(database).unwrap_or_else(|_| database.to_owned());
     let mut folder = database.as_os_str().to_owned();
     folder.push("-wal");
     let folder = PathBuf::from(folder);
     let mut paths = vec![database];
-    if folder.is_dir() {
-        let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {folder:?}"))?;
-        for entry in entries {
-            paths.push(entry.with_context(|| format!("cannot list {folder:?}"))?.path());
+    let listed = std::fs::read_dir(&folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>());
+    match listed {
+        Ok(files) => paths.extend(files),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            return (paths, Some(anyhow::Error::new(error).context(format!("cannot list {folder:?}"))));
         }
-        paths[1..].sort();
     }
-    Ok(paths)
+    paths[1..].sort();
+    (paths, None)
 }
 
-/// The files of a database and what the OS caches of them.
-pub(crate) fn cached(database: &Path) -> Result<Value> {
-    Ok(cached_of(&files_of(database)?))
+/// The files of a database and what the OS caches of them; of how much of all, nobody can say where they cannot be listed.
+pub(crate) fn cached(database: &Path) -> Value {
+    let (paths, unlisted) = files_of(database);
+    let mut cached = cached_of(&paths);
+    if unlisted.is_some() {
+        cached["cached_bytes"] = Value::Null;
+    }
+    cached
 }
 
 fn cached_of(paths: &[PathBuf]) -> Value {

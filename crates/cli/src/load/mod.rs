@@ -8,12 +8,13 @@ use crate::dump::threads;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
 use crate::kv::create_options;
-use crate::output::printable;
+use crate::output::{self, printable};
 use crate::serve;
 use anyhow::{Context, Result, bail};
 use gannet_base::thread;
 use gannet_base::units::format_size;
-use gannet_sql::load::{Embedded, Options, Origin, Outcome, listening, load};
+use gannet_io::{AlignedBuffer, Class, Disk, RealDisk};
+use gannet_sql::load::{Embedded, Options, Origin, Outcome, foreign, listening, load};
 use gannet_sql::session::Reason;
 use gannet_sql::{Database, Error};
 use gannet_store::{JobKind, JobOrder, JobReport, OpenOptions};
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
     let order =
         JobOrder { about: format!("from {}", arguments.source.display()), ..JobOrder::new(JobKind::Load) };
     let partial = if arguments.create { Some(create(arguments)?) } else { None };
-    let cached = CachedBefore::look(&arguments.database)?.and(&arguments.source)?;
+    let cached = CachedBefore::look(&arguments.database).and(&arguments.source);
     // What is still to be made has no name to be archived under; its archive begins with its next opening.
     let archive_to = arguments.log.archive_to.clone().filter(|_| partial.is_none());
     let log = OwnLog { archive_to, ..arguments.log };
@@ -97,14 +98,15 @@ pub(crate) fn run(arguments: &Load) -> Result<()> {
             (loaded.outcome, loaded.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let how = How { by_server, by_statements };
     let mut out = io::stdout().lock();
     let told = match arguments.json {
         true => writeln!(out, "{:#}", as_json(arguments, &how, &outcome, &job, cached)).map_err(Into::into),
         false => tell(&mut out, arguments, &how, &outcome, &job, cached),
     };
-    crate::unless_broken_pipe(told.and_then(|()| Ok(out.flush()?)))?;
+    let told = output::said(told.and_then(|()| Ok(out.flush()?)), "the load is done");
+    crate::unless_broken_pipe(told)?;
     match outcome.bad_rows + outcome.bad_statements {
         0 => Ok(()),
         _ => bail!("{} bad rows and {} statements were skipped", outcome.bad_rows, outcome.bad_statements),
@@ -126,8 +128,14 @@ impl Source {
         }
         let kind = std::fs::metadata(path).with_context(|| format!("cannot read {path:?}"))?;
         Ok(if kind.is_dir() {
+            if holds_backups(path) {
+                bail!("{path:?} is a folder of backups: gannet restore makes a database of one");
+            }
             Source::Folder(path.to_owned())
         } else if kind.is_file() {
+            if let Some(what) = foreign_file(path) {
+                bail!("{path:?} is {what}");
+            }
             Source::File(path.to_owned())
         } else {
             // A pipe with a name.
@@ -143,6 +151,22 @@ impl Source {
             Source::Stream(stream, name) => Origin::Stream(Box::new(stream), name),
         }
     }
+}
+
+/// Whether there are backups in a folder, and no dump.
+fn holds_backups(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    let names: Vec<OsString> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let is_backup = |name: &OsString| Path::new(name).extension().is_some_and(|end| end == "gntbackup");
+    names.iter().any(is_backup) && !names.iter().any(|name| name == "manifest.json")
+}
+
+/// What a file is that is no dump, to be known before anything is made for it; one that is short, or cannot be read here, is left to the load.
+fn foreign_file(path: &Path) -> Option<&'static str> {
+    let file = RealDisk::default().open(path, &gannet_io::OpenOptions::read()).ok()?;
+    let mut begin = AlignedBuffer::zeroed(file.alignment().max(4096));
+    file.read_at(Class::Maintenance, 0, &mut begin).ok()?;
+    foreign(&begin)
 }
 
 /// Opens a pipe, which waits until somebody writes to it, or Ctrl-C comes.
@@ -164,13 +188,13 @@ fn open_pipe(path: &Path) -> Result<std::fs::File> {
 const STREAM_BLOCK: usize = 256 << 10;
 
 /// A stream that a thread of its own reads: Ctrl-C ends the waiting for it, however long nothing comes.
-struct Stream {
+pub(crate) struct Stream {
     blocks: mpsc::Receiver<io::Result<Vec<u8>>>,
     block: io::Cursor<Vec<u8>>,
 }
 
 impl Stream {
-    fn begin(mut source: impl io::Read + Send + 'static) -> Self {
+    pub(crate) fn begin(mut source: impl io::Read + Send + 'static) -> Self {
         // One is read while another one is taken.
         let (send, blocks) = mpsc::sync_channel(1);
         // It is not waited for: it may never come back.

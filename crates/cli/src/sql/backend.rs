@@ -16,6 +16,7 @@ use gannet_store::{Engine, EngineOptions, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a statement fails with.
 pub(super) type Outcome = std::result::Result<(), Failure>;
@@ -43,7 +44,10 @@ pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend
     let user = crate::serve::owner();
     if let Some(text) = arguments.database.to_str().filter(|text| Address::is_address(text)) {
         if arguments.create {
-            bail!("--create makes a database file; on a server, it is CREATE DATABASE");
+            bail!("--create makes a database file; a server makes one when it starts: gannet serve NAME.gnt");
+        }
+        if let Some(option) = arguments.given_for_a_file {
+            bail!("{option} is for a file that this process opens: leave it out with an address");
         }
         let variable = |name: &str| std::env::var(name).ok();
         if arguments.salvage {
@@ -53,14 +57,35 @@ pub(super) fn open(arguments: &Sql, signals: &Signals) -> Result<Box<dyn Backend
         return Ok(Box::new(Remote::open(address, signals)?));
     }
     let path = Path::new(&arguments.database);
-    match Embedded::open(path, arguments, &user) {
-        Err(Opening::InUse(why)) => match server_address(path, &user) {
+    match open_file(path, arguments, &user, signals) {
+        Err(error) if is_ending(&error) => {
+            std::thread::sleep(ENDING);
+            open_file(path, arguments, &user, signals)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens a file, or connects to the server that has it open.
+fn open_file(path: &Path, arguments: &Sql, user: &str, signals: &Signals) -> Result<Box<dyn Backend>> {
+    match Embedded::open(path, arguments, user) {
+        Err(Opening::InUse(why)) => match server_address(path, user) {
             Some(address) => Ok(Box::new(Remote::open(address, signals).context(why)?)),
             None => bail!("{why}, and no server has a socket in {:?}", gannet_server::socket_folder(path)),
         },
         Err(Opening::Failed(error)) => Err(error),
         Ok(embedded) => Ok(Box::new(embedded)),
     }
+}
+
+/// How long a server that was killed may take to let go of its file.
+pub(crate) const ENDING: Duration = Duration::from_millis(300);
+
+/// Whether a server that has a file was just ending, by the error of connecting to it: it is worth another look.
+pub(crate) fn is_ending(error: &anyhow::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    let kind = error.downcast_ref().map(io::Error::kind);
+    matches!(kind, Some(BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof))
 }
 
 /// The server that has a file open: its socket lies beside the file, be it this path or what the path is a link to.
@@ -110,6 +135,14 @@ fn address_beside(path: &Path, user: &str) -> Option<Address> {
 
 struct Remote(Connection);
 
+/// Why there is no connection.
+pub(crate) fn not_connected(failure: Failure) -> anyhow::Error {
+    match failure {
+        Failure::Connection(error) => anyhow::Error::new(error).context("cannot connect"),
+        failure => anyhow!("cannot connect: {failure}"),
+    }
+}
+
 impl Remote {
     fn open(mut address: Address, signals: &Signals) -> Result<Self> {
         const APPLICATION: &str = "gannet sql";
@@ -131,7 +164,7 @@ impl Remote {
         if opened.is_err() && signals.take() {
             return Err(Interrupted.into());
         }
-        Ok(Remote(opened.map_err(|error| anyhow!("cannot connect: {error}"))?))
+        Ok(Remote(opened.map_err(not_connected)?))
     }
 }
 

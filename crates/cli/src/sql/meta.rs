@@ -2,14 +2,12 @@
 
 use super::format::Expanded;
 use super::input::{InputFile, Script, Source};
-use super::printer::Data;
+use super::printer::{Data, DataFile, OutputFile};
 use super::shell::{How, Shell, Step};
 use super::{copy, describe};
 use crate::arguments::Format;
 use anyhow::Result;
 use gannet_sql::splitter::Splitter;
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
 /// What `\?` says.
@@ -174,20 +172,17 @@ fn run_copy(shell: &mut Shell, text: &str, source: &mut dyn Source) -> Step {
             Ok(file) => Some(Data::From(file)),
             Err(error) => return wrong(shell, source, &format!("\\copy: {path}: {error}")),
         },
-        Some(path) => match File::create(path) {
-            Ok(file) => Some(Data::To(BufWriter::with_capacity(64 << 10, file))),
-            Err(error) => return wrong(shell, source, &format!("\\copy: {path}: {error}")),
-        },
+        Some(path) => Some(Data::To(DataFile::new(Path::new(path)))),
     };
     shell.run_statement(&parsed.sql, Some(source), How { expanded: false, data })
 }
 
 fn set_output(shell: &mut Shell, file: Option<&str>, source: &dyn Source) -> Step {
-    let opened = file.map(File::create).transpose();
+    let opened = file.map(|file| OutputFile::open(Path::new(file))).transpose();
     match opened {
         Ok(file) => {
             // What was written before was flushed statement by statement.
-            shell.output = file.map(BufWriter::new);
+            shell.output = file;
             Step::Fine
         }
         Err(error) => wrong(shell, source, &format!("\\o: {}: {error}", file.unwrap_or_default())),

@@ -31,7 +31,7 @@ mod text;
 use crate::arguments::{Format, Sql};
 use crate::interrupt::Interrupted;
 use anyhow::Result;
-pub(crate) use backend::{has_server, server_address};
+pub(crate) use backend::{ENDING, has_server, is_ending, not_connected, server_address};
 use format::Expanded;
 use gannet_sql::splitter::Splitter;
 use input::{Conversation, Script, Source};

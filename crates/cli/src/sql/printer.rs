@@ -5,9 +5,11 @@ use super::input::{InputFile, Line, Source};
 use super::report;
 use super::terminal::Screen;
 use crate::arguments::Format;
+use crate::output::cannot_write;
 use gannet_server::frontend::{Column, Receiver, Report};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 /// Bytes of COPY data that are handed on together.
 const PIECE: usize = 64 << 10;
@@ -19,33 +21,73 @@ pub(super) enum Out<'o> {
     /// A terminal, which may be too small.
     Screen(Screen),
     /// A file that was opened before, `\o`.
-    File(&'o mut BufWriter<File>),
+    File(&'o mut OutputFile),
 }
 
 impl Out<'_> {
     /// Everything is to be seen now.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         match self {
-            Out::Plain(out) => out.flush(),
-            Out::Screen(screen) => screen.finish(),
+            Out::Plain(out) => out.flush().map_err(cannot_write),
+            Out::Screen(screen) => screen.finish().map_err(cannot_write),
             Out::File(file) => file.flush(),
         }
     }
 }
 
+/// A file for results. What it held before stays until there is one.
+pub(super) struct OutputFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    is_begun: bool,
+}
+
+impl OutputFile {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        Ok(OutputFile { path: path.to_owned(), file: BufWriter::new(file), is_begun: false })
+    }
+
+    /// From now on it holds results.
+    fn begin(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Ok(());
+        }
+        let file = self.file.get_ref();
+        let emptied =
+            file.metadata().and_then(|found| if found.is_file() { file.set_len(0) } else { Ok(()) });
+        emptied.map_err(|error| cannot_write_file(&self.path, error))
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begin()?;
+        self.file.write(bytes).map_err(|error| cannot_write_file(&self.path, error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|error| cannot_write_file(&self.path, error))
+    }
+}
+
+fn cannot_write_file(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to {path:?}: {error}"))
+}
+
 impl Write for Out<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Out::Plain(out) => out.write(bytes),
-            Out::Screen(screen) => screen.write(bytes),
+            Out::Plain(out) => out.write(bytes).map_err(cannot_write),
+            Out::Screen(screen) => screen.write(bytes).map_err(cannot_write),
             Out::File(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Out::Plain(out) => out.flush(),
-            Out::Screen(screen) => screen.flush(),
+            Out::Plain(out) => out.flush().map_err(cannot_write),
+            Out::Screen(screen) => screen.flush().map_err(cannot_write),
             Out::File(file) => file.flush(),
         }
     }
@@ -56,7 +98,40 @@ pub(super) enum Data {
     /// `\copy ... from 'file'`
     From(InputFile),
     /// `\copy ... to 'file'`
-    To(BufWriter<File>),
+    To(DataFile),
+}
+
+/// A file for the data of COPY. It is opened, and what it held before is gone, when the data begins to come.
+pub(super) struct DataFile {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+    is_complete: bool,
+}
+
+impl DataFile {
+    pub(super) fn new(path: &Path) -> Self {
+        DataFile { path: path.to_owned(), file: None, is_complete: false }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let file = File::create(&self.path).map_err(|error| cannot_write_file(&self.path, error))?;
+        self.file = Some(BufWriter::with_capacity(PIECE, file));
+        Ok(())
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        let Some(file) = &mut self.file else {
+            return Err(io::Error::other("data came before its beginning"));
+        };
+        file.write_all(data).map_err(|error| cannot_write_file(&self.path, error))
+    }
+
+    fn complete(&mut self) -> io::Result<()> {
+        let flushed = self.file.as_mut().map_or(Ok(()), Write::flush);
+        flushed.map_err(|error| cannot_write_file(&self.path, error))?;
+        self.is_complete = true;
+        Ok(())
+    }
 }
 
 /// Writes results.
@@ -68,10 +143,10 @@ pub(super) struct Printer<'o, 's> {
     /// Where the statement comes from: there is the data of COPY FROM STDIN as well.
     pub(super) source: Option<&'s mut dyn Source>,
     pub(super) data: Option<Data>,
-    /// The statement is to have its effect, also where whoever reads of it leaves.
+    /// The statement is to have its effect, also where nobody can be told of it.
     pub(super) goes_on: bool,
-    /// He has left.
-    left: bool,
+    /// Why nothing more is written then.
+    left: Option<io::Error>,
     writer: Option<Writer>,
     /// COPY FROM STDIN reads the script, and has not come to its end.
     reading: bool,
@@ -87,7 +162,7 @@ impl<'o> Printer<'o, '_> {
             source: None,
             data: None,
             goes_on: false,
-            left: false,
+            left: None,
             writer: None,
             reading: false,
             copied_out: false,
@@ -101,19 +176,27 @@ impl<'o> Printer<'o, '_> {
             while self.copy_line(&mut Vec::new())? {}
         }
         match self.left {
-            true => Err(io::ErrorKind::BrokenPipe.into()),
-            false => self.out.finish(),
+            Some(error) => Err(error),
+            None => self.out.finish(),
         }
     }
 
-    /// Writes some of a result, unless nobody reads it any more.
+    /// The file that has only a part of COPY's data.
+    pub(super) fn partial(&self) -> Option<PathBuf> {
+        match &self.data {
+            Some(Data::To(DataFile { path, file: Some(_), is_complete: false })) => Some(path.clone()),
+            _ => None,
+        }
+    }
+
+    /// Writes some of a result, unless that failed before.
     fn show(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
-        if self.left {
+        if self.left.is_some() {
             return Ok(());
         }
         match write(self) {
-            Err(error) if self.goes_on && error.kind() == io::ErrorKind::BrokenPipe => {
-                self.left = true;
+            Err(error) if self.goes_on => {
+                self.left = Some(error);
                 Ok(())
             }
             written => written,
@@ -166,9 +249,12 @@ impl Receiver for Printer<'_, '_> {
     fn complete(&mut self, tag: &str) -> io::Result<()> {
         // The number of rows says that all of them have come there.
         if let Some(Data::To(file)) = &mut self.data {
-            file.flush()?;
+            file.complete()?;
         }
         self.show(|printer| {
+            if let Out::File(file) = &mut printer.out {
+                file.begin()?;
+            }
             let mut tagged = !std::mem::take(&mut printer.copied_out);
             if let Some(mut writer) = printer.writer.take() {
                 writer.finish(&mut printer.out)?;
@@ -221,12 +307,15 @@ impl Receiver for Printer<'_, '_> {
     fn copy_out(&mut self) -> io::Result<()> {
         // The number of rows must not stand among them.
         self.copied_out = self.data.is_none();
-        Ok(())
+        match &mut self.data {
+            Some(Data::To(file)) => file.begin(),
+            _ => Ok(()),
+        }
     }
 
     fn copy_write(&mut self, data: &[u8]) -> io::Result<()> {
         match &mut self.data {
-            Some(Data::To(file)) => file.write_all(data),
+            Some(Data::To(file)) => file.write(data),
             Some(Data::From(_)) => Err(io::Error::other("\\copy ... from was answered by COPY TO STDOUT")),
             None => self.out.write_all(data),
         }

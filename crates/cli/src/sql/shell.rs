@@ -6,7 +6,7 @@
 use super::backend::Backend;
 use super::format::{Expanded, Style};
 use super::input::{Line, Source};
-use super::printer::{Collected, Data, Out, Printer};
+use super::printer::{Collected, Data, Out, OutputFile, Printer};
 use super::signal::Signals;
 use super::terminal::{self, Screen};
 use super::{meta, report};
@@ -15,7 +15,6 @@ use anyhow::Result;
 use gannet_server::frontend::Failure;
 use gannet_sql::session::TransactionStatus;
 use gannet_sql::splitter::{Piece, Splitter};
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
@@ -68,7 +67,7 @@ pub(super) struct Shell {
     pub(super) backend: Box<dyn Backend>,
     pub(super) settings: Settings,
     /// Where results go, when it is not standard output.
-    pub(super) output: Option<BufWriter<File>>,
+    pub(super) output: Option<OutputFile>,
     pub(super) signals: Signals,
     depth: u32,
     /// Ctrl-C was pressed during a statement, and what was typed ahead has not been forgotten yet.
@@ -228,8 +227,8 @@ impl Shell {
         let mut printer = Printer::new(style, self.settings.quiet, out);
         printer.source = source;
         printer.data = how.data;
-        // Who changes rows wants them changed, also where he has seen enough of them.
-        printer.goes_on = reader != Reader::File && !only_reads(sql);
+        // Who changes rows wants them changed, also where he has seen enough of them, or cannot see them.
+        printer.goes_on = !only_reads(sql);
         let start = Instant::now();
         let backend = &mut self.backend;
         let signals = &self.signals;
@@ -239,17 +238,21 @@ impl Shell {
             done
         });
         let time = start.elapsed();
+        let partial = printer.partial();
         let written = printer.finish();
-        let step = match done {
-            Ok(()) => Step::Fine,
-            Err(failure) => self.failure(&failure, sql, place.as_deref(), reader),
-        };
-        let step = match (step, written) {
-            (Step::Fine, Err(error)) => {
+        let step = match (done, written) {
+            (Err(failure), _) => self.failure(&failure, sql, place.as_deref(), reader),
+            (Ok(()), Err(error)) => {
+                let is_done = !only_reads(sql) && self.backend.status() == TransactionStatus::Idle;
+                let more = if is_done { "; the statement is done" } else { "" };
+                let error = io::Error::new(error.kind(), format!("{error}{more}"));
                 self.failure(&Failure::Receiver(error), sql, place.as_deref(), reader)
             }
-            (step, _) => step,
+            (Ok(()), Ok(())) => Step::Fine,
         };
+        if let Some(path) = partial {
+            self.complain_at(place.as_deref(), &format!("{path:?} has only a part of the rows"));
+        }
         if self.settings.timing && step != Step::Pipe {
             return self.say(&time_line(time), step);
         }
@@ -266,8 +269,10 @@ impl Shell {
             {
                 return if reader == Reader::Pager { Step::Fine } else { Step::Pipe };
             }
+            // No statement has raised it.
             Failure::Receiver(error) => {
-                format!("ERROR:  {}\n", super::text::escape_lines(&error.to_string()))
+                self.complain_at(place, &error.to_string());
+                return if self.backend.is_alive() { Step::Failed } else { Step::Lost };
             }
             Failure::Connection(error) => {
                 format!(
@@ -396,7 +401,8 @@ fn only_reads(sql: &str) -> bool {
     let words = words(rest);
     let changes = |word: &String| matches!(&**word, "insert" | "update" | "delete" | "merge");
     match words.first().map(String::as_str) {
-        Some("select" | "table" | "values" | "show" | "copy") => true,
+        Some("select" | "table" | "values" | "show") => true,
+        Some("copy") => words.iter().any(|word| word == "to") && !words.iter().any(changes),
         // Also of one that only reads from a column of that name: it is computed to its end in vain.
         Some("with" | "explain") => !words.iter().any(changes),
         _ => false,
@@ -426,14 +432,22 @@ mod tests {
 
     #[test]
     fn what_only_reads_is_known_by_its_first_word() {
-        for sql in
-            ["select 1", " (SELECT 1)", "-- delete\n/* update */ values (1)", "with a as (select 1) table a"]
-        {
+        for sql in [
+            "select 1",
+            " (SELECT 1)",
+            "-- delete\n/* update */ values (1)",
+            "with a as (select 1) table a",
+            "copy t to stdout",
+        ] {
             assert!(only_reads(sql), "{sql}");
         }
-        for sql in
-            ["delete from t", "/* a */ INSERT into t", "with a as (delete from t returning 1) select", ""]
-        {
+        for sql in [
+            "delete from t",
+            "/* a */ INSERT into t",
+            "with a as (delete from t returning 1) select",
+            "copy t from stdin",
+            "",
+        ] {
             assert!(!only_reads(sql), "{sql}");
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod text;
 use crate::arguments::Stat;
 use crate::interrupt;
 use crate::job::{self, CachedBefore, Place};
+use crate::output;
 use anyhow::{Context, Result};
 use gannet_sql::TableName;
 use gannet_sql::stat::{StatRequest, Statistics, statistics};
@@ -18,7 +19,7 @@ use std::io::{self, Write};
 /// Makes statistics, and writes them.
 pub(crate) fn run(options: &Stat) -> Result<()> {
     interrupt::listen()?;
-    let cached = CachedBefore::look(&options.database)?;
+    let cached = CachedBefore::look(&options.database);
     let place = Place::find(&options.database, (options.opening, &options.log, options.pacing), "stat")?;
     let by_server = place.is_server();
     let name = job::shown(&options.database);
@@ -42,16 +43,15 @@ pub(crate) fn run(options: &Stat) -> Result<()> {
             (found, told.job)
         }
     };
-    let cached = cached.left_behind()?;
+    let cached = cached.left_behind();
     let mut out = io::stdout().lock();
-    if options.json {
-        writeln!(out, "{:#}", as_json(&name, by_server, &found, &job, cached))?;
-    } else {
-        text::write(&mut out, &name, by_server, &found)?;
-        job::tell(&mut out, &job, cached)?;
-    }
-    out.flush()?;
-    Ok(())
+    let said = match options.json {
+        true => writeln!(out, "{:#}", as_json(&name, by_server, &found, &job, cached)).map_err(Into::into),
+        false => {
+            text::write(&mut out, &name, by_server, &found).and_then(|()| job::tell(&mut out, &job, cached))
+        }
+    };
+    output::said(said.and_then(|()| Ok(out.flush()?)), "")
 }
 
 /// What a server is asked for.

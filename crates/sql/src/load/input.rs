@@ -74,23 +74,37 @@ pub(super) struct Input {
 }
 
 /// What a file is that begins so, and what to do with it, where it is none that is read.
-fn foreign(begin: &[u8]) -> Option<&'static str> {
-    const FORMATS: [(&[u8], &str); 7] = [
+pub fn foreign(begin: &[u8]) -> Option<&'static str> {
+    const FORMATS: [(usize, &[u8], &str); 9] = [
         (
+            0,
             b"PGDMP\x01",
             "an archive of pg_dump in its custom format: dump as plain text (pg_dump -Fp), or turn it into that (pg_restore -f FILE)",
         ),
         (
+            0,
             b"toc.dat\0",
             "an archive of pg_dump in its tar format: dump as plain text (pg_dump -Fp), or turn it into that (pg_restore -f FILE)",
         ),
-        (b"\x1f\x8b", "compressed with gzip: load what it holds (gunzip -c FILE | gannet load - DB)"),
-        (b"\x28\xb5\x2f\xfd", "compressed with zstd: load what it holds (zstd -dc FILE | gannet load - DB)"),
-        (b"\xfd7zXZ\0", "compressed with xz: load what it holds (xz -dc FILE | gannet load - DB)"),
-        (b"\xff\xfe", "in UTF-16: turn it into UTF-8 (iconv -f UTF-16 -t UTF-8)"),
-        (b"\xfe\xff", "in UTF-16: turn it into UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+        (0, b"\x1f\x8b", "compressed with gzip: load what it holds (gunzip -c FILE | gannet load - DB)"),
+        (
+            0,
+            b"\x28\xb5\x2f\xfd",
+            "compressed with zstd: load what it holds (zstd -dc FILE | gannet load - DB)",
+        ),
+        (0, b"\xfd7zXZ\0", "compressed with xz: load what it holds (xz -dc FILE | gannet load - DB)"),
+        (0, b"\xff\xfe", "in UTF-16: turn it into UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+        (0, b"\xfe\xff", "in UTF-16: turn it into UTF-8 (iconv -f UTF-16 -t UTF-8)"),
+        // Their words stand behind the checksum of the first page, or frame.
+        (
+            24,
+            b"GANNETDB",
+            "a database, which can be opened as it is; gannet dump makes what can be loaded of it",
+        ),
+        (8, b"GNTFRAME", "a backup, of which gannet restore makes a database"),
     ];
-    FORMATS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, what)| *what)
+    let is_it = |at: usize, magic: &[u8]| begin.get(at..).is_some_and(|begin| begin.starts_with(magic));
+    FORMATS.iter().find(|(at, magic, _)| is_it(*at, magic)).map(|(_, _, what)| *what)
 }
 
 impl Input {

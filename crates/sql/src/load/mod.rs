@@ -26,6 +26,7 @@ mod rows;
 mod statement;
 
 pub use embedded::Embedded;
+pub use input::foreign;
 pub use offer::Offer;
 pub use offered::{Answer, Offered, READ_MOST, Request};
 pub(crate) use offered::{Answers, Line, UNDER_WAY};

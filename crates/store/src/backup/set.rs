@@ -108,7 +108,7 @@ impl Among<'_> {
     }
 
     fn take_or_leave(self, watch: &mut Watch<'_>, take: Take<'_>) -> Result<Taken> {
-        let Among { folder, since, keep, lineage } = self;
+        let Among { folder, keep, lineage, .. } = self;
         let disk = &folder.disk;
         let list = |error: gannet_io::Error| match error.kind() {
             gannet_io::ErrorKind::NotFound => super::sink::no_folder(folder),
@@ -121,6 +121,8 @@ impl Among<'_> {
         let stem = lineage.stem();
         // Two at a time would remove what the other one adds to.
         let lock = folder.join(format!("{stem}.lock"));
+        // Where files are objects it goes with the lock.
+        let is_made = !disk.holds_objects() && !disk.exists(&lock.path).unwrap_or(true);
         let _alone = disk.lock(&lock.path).map_err(|error| match error.kind() {
             gannet_io::ErrorKind::Locked => Error::Backup(format!(
                 "another backup of {stem} into {folder:?} is under way: {}",
@@ -128,6 +130,18 @@ impl Among<'_> {
             )),
             _ => failed(&error.into()),
         })?;
+        self.take_alone(watch, take).inspect_err(|_| {
+            // Who holds a lock may remove its file. What cannot be removed holds up nobody.
+            if is_made {
+                let _ = disk.remove(&lock.path);
+            }
+        })
+    }
+
+    /// The same under the lock.
+    fn take_alone(self, watch: &mut Watch<'_>, take: Take<'_>) -> Result<Taken> {
+        let Among { folder, since, keep, lineage } = self;
+        let stem = lineage.stem();
         remove_unpublished(folder, &stem)?;
         let since = match since {
             None => None,
