@@ -14,6 +14,8 @@ use std::time::Duration;
 /// The pause before the second look whether it is there; each further one is twice as long, up to a limit.
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MOST: Duration = Duration::from_secs(10);
+/// For how long it is looked where the store has refused it: what was done before was done then, and is seen soon.
+const REFUSED_WITHIN: Duration = Duration::from_secs(30);
 /// How long one look may take.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -34,6 +36,17 @@ pub(crate) struct Completion {
     pub(crate) within: Duration,
 }
 
+/// Whether the store can be asked, and says that it does not do it.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::NotSupported { .. }
+            | Error::NotImplemented { .. }
+    )
+}
+
 impl Completion {
     /// How long it takes at most.
     pub(crate) fn limit(&self) -> Duration {
@@ -52,13 +65,14 @@ impl Completion {
         if !self.loses_answers {
             return Err(error);
         }
+        let within = if is_refusal(&error) { self.within.min(REFUSED_WITHIN) } else { self.within };
         let mut pause = PAUSE;
         loop {
             if let Ok(Ok(true)) = tokio::time::timeout(LOOK, self.is_there()).await {
                 return Ok(());
             }
             // The store may be at it still, or cannot be asked.
-            let left = self.within.saturating_sub(begin.elapsed());
+            let left = within.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Err(error);
             }

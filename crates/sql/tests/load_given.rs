@@ -480,7 +480,7 @@ fn a_load_goes_by_the_settings_of_whoever_asks_for_it() {
             "select value from told where name in ('application_name', 'lock_timeout', 'snapshot_limit',
                 'statement_timeout', 'synchronous_commit') order by name",
         );
-        assert_eq!(told.concat(), ["me", "7s", "1h", "0", "off"], "{load}");
+        assert_eq!(told.concat(), ["me", "7000", "3600000", "0", "off"], "{load}");
         // Commits that have waited for nothing are durable when the load has ended.
         assert!(durable > before, "{durable} {before}");
         site.ask("drop table t; drop table told");

@@ -94,8 +94,8 @@ fn direct(file: &File) -> Result<(usize, AtomicWrites, String), String> {
 }
 
 /// Those of what the file system offers that the device makes: a file system may make longer ones by writing elsewhere first, on any device. `of_device`
-/// tells what a device says of itself.
-fn atomic_writes(traits: &Traits, of_device: impl FnOnce((u32, u32)) -> usize) -> AtomicWrites {
+/// tells what a device says of itself, where the file system does not say what that is for this file (which may lie on another one).
+fn atomic_writes(traits: &Traits, of_device: impl FnOnce([u32; 2]) -> usize) -> AtomicWrites {
     let (min, offered) = traits.atomic;
     let max = match (offered, traits.atomic_fast) {
         (0, _) => 0,
@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn only_what_the_device_makes_whole_counts() {
         let of = |atomic, atomic_fast, device: usize| {
-            let traits = Traits { atomic, atomic_fast, device: (8, 1), ..Traits::default() };
-            atomic_writes(&traits, |asked| if asked == (8, 1) { device } else { 0 })
+            let traits = Traits { atomic, atomic_fast, device: [8, 1], ..Traits::default() };
+            atomic_writes(&traits, |asked| if asked == [8, 1] { device } else { 0 })
         };
         assert_eq!(of((0, 0), 0, 65536), AtomicWrites::NONE, "the file system offers none");
         assert_eq!(of((4096, 16384), 0, 65536), AtomicWrites { min: 4096, max: 16384 });

@@ -101,7 +101,7 @@ pub(crate) struct Traits {
     /// Bytes of the longest that it makes without writing elsewhere first; 0 where it does not say (Linux 6.16).
     pub(crate) atomic_fast: usize,
     /// The device below it, as the system numbers it.
-    pub(crate) device: (u32, u32),
+    pub(crate) device: [u32; 2],
 }
 
 /// `struct statx`, with fields newer than some C libraries know.
@@ -111,8 +111,8 @@ pub(crate) struct Traits {
 struct Statx {
     mask: u32,
     before: [u32; 31],
-    special: (u32, u32),
-    device: (u32, u32),
+    special: [u32; 2],
+    device: [u32; 2],
     mount: u64,
     dio_mem_align: u32,
     dio_offset_align: u32,
@@ -170,7 +170,7 @@ pub(crate) fn traits(file: &File) -> Traits {
 
 /// Bytes of the longest write that a disk, or the disk with this partition, makes whole or not at all; 0 where nothing is said.
 #[cfg(target_os = "linux")]
-pub(crate) fn atomic_max_of_device((major, minor): (u32, u32)) -> usize {
+pub(crate) fn atomic_max_of_device([major, minor]: [u32; 2]) -> usize {
     const LIMIT: &str = "queue/atomic_write_unit_max_bytes";
     let device = format!("/sys/dev/block/{major}:{minor}");
     [format!("{device}/{LIMIT}"), format!("{device}/../{LIMIT}")]
@@ -182,7 +182,7 @@ pub(crate) fn atomic_max_of_device((major, minor): (u32, u32)) -> usize {
 
 /// Nothing is known elsewhere.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn atomic_max_of_device(_device: (u32, u32)) -> usize {
+pub(crate) fn atomic_max_of_device(_device: [u32; 2]) -> usize {
     0
 }
 

@@ -264,7 +264,7 @@ impl<'a> Binder<'a> {
         let mut groups: Vec<Typed> = Vec::new();
         let mut left: Vec<&'a Expr> = list.iter().rev().collect();
         while let Some(expr) = left.pop() {
-            match expr {
+            match inner(expr) {
                 Expr::Rollup(_) => return Err(Error::unsupported("ROLLUP")),
                 Expr::Cube(_) => return Err(Error::unsupported("CUBE")),
                 Expr::GroupingSets(_) => return Err(Error::unsupported("GROUPING SETS")),

@@ -96,7 +96,11 @@ impl Memory {
             Some(held) => held,
             none => none.insert(engine.work_memory(0)?),
         };
-        grow(held, (bytes + for_writer).saturating_sub(held.bytes()))?;
+        if let Err(error) = grow(held, (bytes + for_writer).saturating_sub(held.bytes())) {
+            // Who holds nothing does not count among those who do.
+            self.held.take_if(|held| held.bytes() == 0);
+            return Err(error);
+        }
         (self.bytes, self.for_writer) = (bytes, for_writer);
         self.peak = self.peak.max(bytes);
         Ok(())

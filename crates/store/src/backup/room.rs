@@ -2,8 +2,8 @@
 //!
 //! # Invariant
 //! All frames that have slots find room in the object, each of the greatest length and behind what was given on by then, and so does one of the log
-//! besides. What room there is does not get less, so a frame with a slot is taken without waiting, and there is always a slot for the log that pages
-//! do not take.
+//! besides, until it is given on: the next one of the log may have to wait for a part to end. What room there is does not get less, so a frame with a slot is
+//! taken without waiting.
 
 use super::slot::{Lane, Slots};
 use super::stream::LOOK_EVERY;

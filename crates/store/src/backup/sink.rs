@@ -124,7 +124,10 @@ impl Sink {
                 // With the parts of an object all under way, there is still room for some frames.
                 let bytes = files.data.expect(len, engine.work_limit(), SLOTS as u64 * frame);
                 let memory = engine.memory(Purpose::Io, bytes);
-                files.memory = Some(memory.map_err(|error| lacks_memory(bytes, &error))?);
+                files.memory = Some(memory.map_err(|error| match error {
+                    Error::Memory(_) => lacks_memory(bytes, &error),
+                    other => other,
+                })?);
                 if files.folder.disk.holds_objects() {
                     let (data, next) = (Arc::clone(&files.data), Arc::clone(&self.next));
                     self.slots = Some(Arc::new(Room { data, next, frame, held: Mutex::default() }));

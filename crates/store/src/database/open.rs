@@ -247,7 +247,8 @@ impl Database {
                 (log, unarchived)
             }
             None => {
-                let log = begin_log(engine, &folder, &log_options, &mut meta, &*file)?;
+                let log = begin_log(engine, &folder, &log_options, &mut meta, &*file)
+                    .map_err(|error| no_room_to_open(path, log_options.segment_size, error))?;
                 let unarchived = holds.then(|| log.hold_from(meta.log_end));
                 (log, unarchived)
             }
@@ -702,20 +703,20 @@ impl Drop for Detach<'_> {
     }
 }
 
-/// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
-/// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
-/// the database is open.
-/// What is missing, and that nothing is lost.
+/// What is missing, and the way out.
 fn no_room_to_open(path: &Path, segment_size: u64, error: Error) -> Error {
     match error {
         Error::NoSpace(what) => Error::NoSpace(format!(
-            "{what}; opening {path:?} needs room for one more log segment, {}: nothing was changed; make room, or take the file with its log elsewhere",
+            "{what}; opening {path:?} needs room for a log segment, {}: make room, or take the file with its log elsewhere",
             format_size(segment_size)
         )),
         other => other,
     }
 }
 
+/// Begins a new log for a database that was closed and lost its log since. At each moment header and log suit each other:
+/// first the closed database learns of the life to come and where that begins, then the log begins, durably, and then
+/// the database is open.
 fn begin_log(
     engine: &Engine,
     folder: &Path,

@@ -1,7 +1,8 @@
 //! The second step of a restart: end the crashed segment and begin a new life of the log behind it.
 //!
 //! # A crash at any point
-//! The caller made the new incarnation durable in the data file first. Then two durable writes end the crashed segment:
+//! The segment that the log goes on in is made ready before all else, as that may find no room: of those that are there only such are used again that
+//! neither redo nor anybody who holds log needs. Then the caller makes the new incarnation durable in the data file. Then two durable writes end the crashed segment:
 //! the log's last block, repeated with a filler's header behind the last record, and the segment's last blocks with the
 //! filler's trailer and the footer. Before both are there, the segment is not sealed and the next restart finds the same
 //! end, or the end of the filler, and seals it there: the footer is a function of the same records. After that, the

@@ -71,6 +71,8 @@ struct Filling {
     gathered: RowGatherer,
     batch: Batch,
     next: usize,
+    /// The row before the next one is looked at: it is gathered when that is over.
+    at_hand: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,6 +173,15 @@ impl NestedLoop {
                 }
                 filling.keep(self.node, context)?
             }
+            // Who is run again and again has all of it kept for the next run, however early that ends.
+            _ if self.rewound
+                && self.sides.right_fixed
+                && self.sides.kind != JoinKind::Full
+                && !self.wants_any() =>
+            {
+                let (right, width) = (&mut *self.sides.right, self.sides.right_width);
+                Inner::kept(RowBuffer::read(right, width, self.node, context)?)?
+            }
             _ if self.sides.kind == JoinKind::Full => {
                 let buffer =
                     RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
@@ -178,13 +189,13 @@ impl NestedLoop {
                 self.matched = vec![false; buffer.len()];
                 Inner::kept(buffer)?
             }
-            // Who is run again and again has it kept for the next run.
             _ if self.one_left && !(self.rewound && self.sides.right_fixed) => {
                 Inner::Bound { batch: Batch::new(), next: 0 }
             }
             _ => {
                 let gathered = RowGatherer::new(self.sides.right_width);
-                Inner::Filling(Box::new(Filling { gathered, batch: Batch::new(), next: 0 }))
+                let batch = Batch::new();
+                Inner::Filling(Box::new(Filling { gathered, batch, next: 0, at_hand: false }))
             }
         };
         Ok(())
@@ -201,7 +212,7 @@ impl NestedLoop {
         self.pair.resize(self.sides.left_width + self.sides.right_width, Value::Null);
         self.left_bytes = 0;
         if self.batch.is_charged() {
-            self.left_bytes = self.read_left.iter().map(|column| row[*column].heap_bytes()).sum();
+            self.left_bytes = self.read_left.iter().map(|column| row[*column].copy_bytes()).sum();
             hold_pair(&mut self.pair_memory, self.left_bytes, context)?;
         }
         for &column in &self.read_left {
@@ -233,6 +244,9 @@ impl NestedLoop {
                     None => return Ok(true),
                 },
                 Inner::Filling(filling) => {
+                    if filling.at_hand {
+                        filling.gather(context)?;
+                    }
                     if filling.next >= filling.batch.len() {
                         filling.next = 0;
                         if !self.sides.right.next(context, wanted, &mut filling.batch)? {
@@ -244,8 +258,7 @@ impl NestedLoop {
                         }
                     }
                     let row = filling.batch.row(filling.next);
-                    filling.gathered.push_copy(row, context)?;
-                    filling.next += 1;
+                    (filling.next, filling.at_hand) = (filling.next + 1, true);
                     (0, row, filling.batch.is_charged())
                 }
                 Inner::Bound { batch, next } => {
@@ -264,7 +277,7 @@ impl NestedLoop {
             if let Some(condition) = &self.condition {
                 let pair = &mut self.pair[self.sides.left_width..];
                 if may_be_long {
-                    let bytes = self.read.iter().map(|column| right[*column].heap_bytes()).sum::<usize>();
+                    let bytes = self.read.iter().map(|column| right[*column].copy_bytes()).sum::<usize>();
                     self.read.iter().for_each(|column| pair[*column] = Value::Null);
                     hold_pair(&mut self.pair_memory, self.left_bytes + bytes, context)?;
                 }
@@ -386,9 +399,18 @@ impl Inner {
 }
 
 impl Filling {
+    /// The row at hand is not looked at any more.
+    fn gather(&mut self, context: &Context<'_>) -> Result<()> {
+        self.at_hand = false;
+        self.gathered.push(self.batch.row_mut(self.next - 1), context)
+    }
+
     /// Reads what nobody has looked at yet.
     fn read_rest(&mut self, right: &mut dyn Operator, context: &Context<'_>) -> Result<()> {
-        let Filling { gathered, batch, next } = self;
+        if self.at_hand {
+            self.gather(context)?;
+        }
+        let Filling { gathered, batch, next, .. } = self;
         loop {
             context.check()?;
             for index in std::mem::take(next)..batch.len() {
@@ -401,7 +423,10 @@ impl Filling {
     }
 
     /// There are no more rows, or none that anybody wants; `node` is charged with what was spilled.
-    fn keep(self, node: usize, context: &Context<'_>) -> Result<Inner> {
+    fn keep(mut self, node: usize, context: &Context<'_>) -> Result<Inner> {
+        if self.at_hand {
+            self.gather(context)?;
+        }
         Inner::kept(self.gathered.finish(node, context)?)
     }
 }
@@ -443,6 +468,13 @@ impl Operator for NestedLoop {
         self.begun = false;
         self.forget_pair();
         self.stage = Stage::Probe;
+        if self.rewound && self.sides.right_fixed && self.wants_any() {
+            // One of whom any is wanted is enough for the next run, too.
+            self.inner = match std::mem::replace(&mut self.inner, Inner::Unread) {
+                Inner::Filling(filling) if filling.at_hand => filling.keep(self.node, context)?,
+                other => other,
+            };
+        }
         let keep = self.serves_again();
         self.rewound = true;
         self.wanted = 0;

@@ -194,6 +194,41 @@ fn a_nested_loop_reads_no_more_of_the_right_side_than_is_wanted() {
 }
 
 #[test]
+fn a_nested_loop_that_is_cut_short_again_and_again_keeps_the_right_side_all_the_same() {
+    let ground = Ground::new();
+    let right = random_rows(14, 700, 400);
+    let pairs = |kind, left: Plan, condition| {
+        let looped =
+            nested(kind, left, filter(values(&right), equal(literal(1), literal(1))), Vec::new(), condition);
+        // The slot is not read: only the rewinds matter.
+        nested(
+            JoinKind::Inner,
+            numbers(0..20),
+            limit(looped, Some(literal(1)), None),
+            vec![(0, column(0))],
+            None,
+        )
+    };
+    let any = compare(column(0), Comparison::Less, literal(i64::MAX));
+    for (plan, most) in [
+        (pairs(JoinKind::Inner, numbers(0..1), None), 2),
+        (pairs(JoinKind::Inner, numbers(0..3), None), 2),
+        (pairs(JoinKind::Semi, numbers(0..3), Some(any)), 2),
+        (pairs(JoinKind::Semi, numbers(0..3), None), 2),
+    ] {
+        let mut running = Running::new(Arc::new(with_subplans(plan, Vec::new(), 1)), Vec::new(), true);
+        let (mut batch, mut rows) = (Batch::new(), 0);
+        while running.next(&ground.environment(u64::MAX), BATCH_ROWS, &mut batch).unwrap() {
+            rows += batch.len();
+        }
+        let begun: Vec<u64> = running.profile().iter().map(|node| node.loops).collect();
+        assert_eq!(rows, 20);
+        // The last nodes are the filter on the right, and what is below it.
+        assert!(begun[begun.len() - 2] <= most, "{begun:?}");
+    }
+}
+
+#[test]
 fn of_one_row_on_the_left_nothing_is_kept() {
     let ground = Ground::new();
     let (left, right) = (random_rows(12, 1, 400), random_rows(13, 700, 400));
