@@ -572,10 +572,10 @@ fn a_signal_did_not_end_the_wait_for_a_stream_of_backups() {
             let input = child.stdin.take();
             let status =
                 || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-            // It listens: until then a signal just ends it.
+            // It listens to SIGTERM, as to SIGINT before: until then a signal just ends it.
             let caught = |status: String| {
                 let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
-                Some(u64::from_str_radix(&mask, 16).ok()? & 1 != 0)
+                Some(u64::from_str_radix(&mask, 16).ok()? & (1 << 14) != 0)
             };
             while caught(status()) == Some(false) {
                 std::thread::sleep(Duration::from_millis(5));
