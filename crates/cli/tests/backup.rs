@@ -570,14 +570,15 @@ fn a_signal_did_not_end_the_wait_for_a_stream_of_backups() {
             let mut waiting = gannet(folder.path(), arguments);
             let mut child = waiting.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
             let input = child.stdin.take();
-            let status =
-                || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
             // It listens to SIGTERM, as to SIGINT before: until then a signal just ends it.
-            let caught = |status: String| {
-                let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
-                Some(u64::from_str_radix(&mask, 16).ok()? & (1 << 14) != 0)
+            let caught = |status: &str| {
+                let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim();
+                Some(u64::from_str_radix(mask, 16).ok()? & (1 << 14) != 0)
             };
-            while caught(status()) == Some(false) {
+            let status = format!("/proc/{}/status", child.id());
+            while child.try_wait().unwrap().is_none()
+                && std::fs::read_to_string(&status).is_ok_and(|status| caught(&status) == Some(false))
+            {
                 std::thread::sleep(Duration::from_millis(5));
             }
             std::thread::sleep(Duration::from_millis(50));

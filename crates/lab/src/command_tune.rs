@@ -136,7 +136,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Option<Arguments>> {
             Long(name) => {
                 let name = name.to_owned();
                 if !OPTIONS.contains(&name.as_str()) {
-                    bail!("there is no option --{name}; see gannet tune --help");
+                    bail!("--{name}: there is no such option; see gannet tune --help");
                 }
                 let text = parser.value()?.string()?;
                 set(&mut arguments, &name, &text).with_context(|| format!("--{name} {text}"))?;
