@@ -17,7 +17,7 @@ pub enum Direction {
     Read,
     /// From memory to the device.
     Write(Durability),
-    /// From memory to the device, whole or not at all; only up to [`File::atomic_write_max`] bytes.
+    /// From memory to the device, whole or not at all; of a length that is among [`File::atomic_writes`].
     WriteAtomic(Durability),
 }
 
