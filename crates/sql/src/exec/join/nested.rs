@@ -161,6 +161,7 @@ impl NestedLoop {
             }
             return Ok(());
         }
+        let is_full = self.sides.kind == JoinKind::Full;
         self.inner = match std::mem::replace(&mut self.inner, Inner::Unread) {
             Inner::Kept(mut kept) => {
                 kept.1 = kept.0.cursor()?;
@@ -174,19 +175,13 @@ impl NestedLoop {
                 filling.keep(self.node, context)?
             }
             // Who is run again and again has all of it kept for the next run, however early that ends.
-            _ if self.rewound
-                && self.sides.right_fixed
-                && self.sides.kind != JoinKind::Full
-                && !self.wants_any() =>
-            {
+            _ if is_full || self.rewound && self.sides.right_fixed && !self.wants_any() => {
                 let (right, width) = (&mut *self.sides.right, self.sides.right_width);
-                Inner::kept(RowBuffer::read(right, width, self.node, context)?)?
-            }
-            _ if self.sides.kind == JoinKind::Full => {
-                let buffer =
-                    RowBuffer::read(&mut *self.sides.right, self.sides.right_width, self.node, context)?;
-                self.matched_memory.demand(context, buffer.len())?;
-                self.matched = vec![false; buffer.len()];
+                let buffer = RowBuffer::read(right, width, self.node, context)?;
+                if is_full {
+                    self.matched_memory.demand(context, buffer.len())?;
+                    self.matched = vec![false; buffer.len()];
+                }
                 Inner::kept(buffer)?
             }
             _ if self.one_left && !(self.rewound && self.sides.right_fixed) => {
