@@ -43,7 +43,7 @@ if [ ! -e "$DATA/complete" ]; then
     rm -rf "${DATA:?}"
     mkdir -p "$DATA"
     start_gannet "$DATA/tpcc.gnt" 2048 0
-    "$LAB" tpcc load --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS | keep admin >/dev/null
+    "$LAB" tpcc load --url "$OURS" --warehouses $WAREHOUSES | keep admin >/dev/null
     stop_gannet
     touch "$DATA/complete"
 fi

@@ -18,7 +18,7 @@ build
 SESSIONS=8
 if [ "${QUICK:-0}" = 1 ]; then WAREHOUSES=2 BUDGET=48 EACH=20; else WAREHOUSES=8 BUDGET=192 EACH=90; fi
 DATA=$BENCH_DIR/tpcc-embedded-$WAREHOUSES
-tpcc() { "$LAB" tpcc "$1" --dir "$DATA" --memory "${2}MiB" --warehouses $WAREHOUSES --sessions $SESSIONS "${@:3}"; }
+tpcc() { "$LAB" tpcc "$1" --dir "$DATA" --memory "${2}MiB" --warehouses $WAREHOUSES "${@:3}"; }
 if [ ! -e "$DATA/complete" ]; then
     say "making $DATA: $WAREHOUSES warehouses"
     rm -rf "${DATA:?}"
@@ -29,7 +29,7 @@ fi
 say "data: $(du -sm "$DATA" | cut -f1) MiB; memory: $BUDGET MiB"
 # run on|off SECONDS SEED
 run() {
-    tpcc run $BUDGET --profile slow-wide --seconds "$2" --seed "$3" --setup "set gannet_look_ahead = $1"
+    tpcc run $BUDGET --sessions $SESSIONS --profile slow-wide --seconds "$2" --seed "$3" --setup "set gannet_look_ahead = $1"
 }
 declare -A waits
 for how in off on; do

@@ -25,11 +25,12 @@ DATA=$BENCH_DIR/tpcc-$WAREHOUSES
 mkdir -p "$BENCH_DIR"
 OURS="host=$SOCKETS port=5433 user=$(id -un) dbname=tpcc"
 THEIRS="host=$PG_DIR port=5434 user=bench dbname=tpcc$WAREHOUSES"
-tpcc() { "$LAB" tpcc "$1" --url "$2" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds "${3:-1}" --seed "${4:-1}"; }
+tpcc() { "$LAB" tpcc "$1" --url "$2" --warehouses $WAREHOUSES "${@:3}"; }
+users() { tpcc run "$1" --sessions $SESSIONS --seconds "$2" --seed "$3"; }
 # measure URL SEED: transactions a second, after a warm-up.
 measure() {
-    tpcc run "$1" $((SECONDS_EACH * 2)) $(($2 + 1000)) >/dev/null
-    tpcc run "$1" $((SECONDS_EACH * 4)) "$2" | keep tpcc | pick measured.transactions_per_second
+    users "$1" $((SECONDS_EACH * 2)) $(($2 + 1000)) >/dev/null
+    users "$1" $((SECONDS_EACH * 4)) "$2" | keep tpcc | pick measured.transactions_per_second
 }
 init_postgres
 if [ ! -e "$DATA/complete" ]; then
