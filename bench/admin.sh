@@ -16,6 +16,7 @@
 #   compact     each turn is of the file as it was filled, behind the same warm-up, and idle of a copy of that: behind the first there is little to do
 #   sweep       takes so short that a turn has few transactions beside it: where there are fewer than a thousand, all turns are looked at together
 #   full load   slices of one run of the users with the job, again and again, and without it, in turns; median
+#   SLICES      at full load [16, QUICK: 4]
 #   TURNS       at half load [7, QUICK: 2; of compact half as many]
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
@@ -25,9 +26,9 @@ set -euo pipefail
 SESSIONS=25
 SECONDS_EACH=10
 if [ "${QUICK:-0}" = 1 ]; then
-    WAREHOUSES=8 TOTAL=208 TURNS=${TURNS:-2} SLICES=4 SLICE=4
+    WAREHOUSES=8 TOTAL=208 TURNS=${TURNS:-2} SLICES=${SLICES:-4} SLICE=4
 else
-    WAREHOUSES=24 TOTAL=576 TURNS=${TURNS:-7} SLICES=8 SLICE=5
+    WAREHOUSES=24 TOTAL=576 TURNS=${TURNS:-7} SLICES=${SLICES:-16} SLICE=5
 fi
 JOBS=${JOBS:-backup stat check sweep dump compact}
 BUDGET=$((TOTAL - 16))

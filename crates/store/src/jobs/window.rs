@@ -41,7 +41,7 @@ const PRESENT: u64 = 4;
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 /// By how much others may be slowed, where nobody says otherwise; and beside a job that holds latches, as users wait for these as well.
 pub(super) const SLOWDOWN: f64 = 1.5;
-pub(super) const SLOWDOWN_LATCHED: f64 = 1.15;
+pub(super) const SLOWDOWN_LATCHED: f64 = 1.2;
 /// By how much at the device at most, where that is a part of what their statements take.
 const SLOWDOWN_DEVICE: f64 = 2.0;
 /// See the invariant; where the window begins when somebody comes, and how far it goes.
