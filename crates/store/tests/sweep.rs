@@ -443,7 +443,8 @@ fn an_old_snapshot_may_hold_garbage_back_for_as_long_as_a_young_one() {
     gannet_base::clock::sleep(limit + limit / 5);
     let begun = gannet_base::clock::now();
     delete(&db, &tree, 0..2000);
-    assert_eq!(db.holders().len(), 1);
+    // On a slow machine that alone may take as long.
+    assert!(db.holders().len() == 1 || begun.elapsed() >= limit);
     wait_until(|| old.get(&tree, &key(1)).is_err());
     assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
 }
