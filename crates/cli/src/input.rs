@@ -47,11 +47,17 @@ impl InputRows {
     pub(crate) fn open(path: &Path, input: Input, encoding: Encoding) -> Result<Self> {
         let read = Rc::new(Cell::new(0));
         let (inner, len): (Box<dyn Read>, _) = match path.to_str() {
-            Some("-") => (Box::new(StandardInput::start()), None),
+            Some("-") => (Box::new(MayBeSilent::new(standard_input_chunks())), None),
             _ => {
-                let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
-                let metadata = file.metadata().with_context(|| format!("cannot look at {path:?}"))?;
-                (Box::new(file), Some(metadata.len()).filter(|len| *len > 0))
+                let metadata = path.metadata().with_context(|| format!("cannot open {path:?}"))?;
+                if metadata.is_file() {
+                    let file = File::open(path).with_context(|| format!("cannot open {path:?}"))?;
+                    (Box::new(file), Some(metadata.len()).filter(|len| *len > 0))
+                } else {
+                    // To open a pipe waits until somebody writes to it.
+                    let path = path.to_owned();
+                    (Box::new(MayBeSilent::new(chunks_of(move || File::open(&path)))), None)
+                }
             }
         };
         let row_began = Rc::new(Cell::new(0));
@@ -180,12 +186,24 @@ impl Read for Source {
 
 /// What standard input gives, read by a thread of its own. Empty: the end.
 pub(crate) fn standard_input_chunks() -> Receiver<io::Result<Vec<u8>>> {
+    chunks_of(|| Ok(io::stdin()))
+}
+
+/// What this gives once it is open, opened and read by a thread of its own. Empty: the end.
+fn chunks_of<R: Read>(
+    open: impl FnOnce() -> io::Result<R> + Send + 'static,
+) -> Receiver<io::Result<Vec<u8>>> {
     let (sender, chunks) = mpsc::sync_channel(4);
-    // Not joined: it may hang in a read when the process ends.
+    // Not joined: it may hang in a call when the process ends.
     std::thread::spawn(move || {
+        let mut source = match open() {
+            Ok(source) => source,
+            // Nobody may be there any more who wants to know.
+            Err(error) => return drop(sender.send(Err(error))),
+        };
         loop {
             let mut chunk = vec![0; CHUNK];
-            let read = io::stdin().lock().read(&mut chunk);
+            let read = source.read(&mut chunk);
             let ended = !matches!(read, Ok(1..));
             chunk.truncate(*read.as_ref().unwrap_or(&0));
             if sender.send(read.map(|_| chunk)).is_err() || ended {
@@ -196,21 +214,20 @@ pub(crate) fn standard_input_chunks() -> Receiver<io::Result<Vec<u8>>> {
     chunks
 }
 
-/// Standard input, read by a thread of its own: it may stay silent for ever, and Ctrl-C has to be heard.
-struct StandardInput {
+/// Standard input or a pipe, read by a thread of its own: it may stay silent for ever, and Ctrl-C has to be heard.
+struct MayBeSilent {
     chunks: Receiver<io::Result<Vec<u8>>>,
     current: Vec<u8>,
     at: usize,
 }
 
-impl StandardInput {
-    fn start() -> Self {
-        let chunks = standard_input_chunks();
-        StandardInput { chunks, current: Vec::new(), at: 0 }
+impl MayBeSilent {
+    fn new(chunks: Receiver<io::Result<Vec<u8>>>) -> Self {
+        MayBeSilent { chunks, current: Vec::new(), at: 0 }
     }
 }
 
-impl Read for StandardInput {
+impl Read for MayBeSilent {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.at == self.current.len() {
             match self.chunks.recv_timeout(Duration::from_millis(50)) {

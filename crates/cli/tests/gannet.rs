@@ -60,13 +60,17 @@ fn waiting_load(folder: &Path, rows: &str) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let input = child.stdin.as_mut().unwrap();
+    feed(child.stdin.as_mut().unwrap(), rows);
+    child
+}
+
+/// Writes rows that a load has taken when this comes back.
+fn feed(input: &mut impl Write, rows: &str) {
     input.write_all(rows.as_bytes()).unwrap();
     // More than all the buffers on the way hold, and less than a batch: once it is written, what came before was taken.
     for i in 0..10 {
         input.write_all(format!("filler{i},{}\n", "x".repeat(100_000)).as_bytes()).unwrap();
     }
-    child
 }
 
 #[test]
@@ -432,6 +436,25 @@ fn a_second_opener_is_told_who_has_the_database() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert_eq!(good(folder.path(), &["kv", "data.gnt", "get", "a"]), "1\n");
+}
+
+/// A pipe by its name was read by who would have heard the signal.
+#[test]
+fn ctrl_c_is_heard_beside_a_silent_pipe() {
+    let folder = folder();
+    assert!(Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
+    let child = gannet(folder.path(), &["kv", "data.gnt", "load", "pipe"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // That waits until the other side reads.
+    let mut input = std::fs::File::options().write(true).open(folder.path().join("pipe")).unwrap();
+    feed(&mut input, "key,value\na,1\n");
+    send("-INT", &child);
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(130), "gannet: interrupted\n"));
 }
 
 #[test]

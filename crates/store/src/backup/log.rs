@@ -16,7 +16,7 @@ use crate::{Error, Result};
 use gannet_base::Lsn;
 use gannet_base::memory::Purpose;
 use gannet_base::units::format_size;
-use gannet_io::{AlignedBuffer, Class};
+use gannet_io::Class;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -61,7 +61,8 @@ impl<'c> LogCopy<'c> {
                     return self.copy_to(end.0, end.0.next_multiple_of(BLOCK));
                 }
                 None => {
-                    let whole = log.durable().0 / BLOCK * BLOCK;
+                    // Whole pieces: a processor has as much to do for a small one.
+                    let whole = self.at + log.durable().0.saturating_sub(self.at) / PIECE * PIECE;
                     self.copy_to(whole, whole)?;
                 }
             }
@@ -124,8 +125,8 @@ impl<'c> LogCopy<'c> {
         self.block.wait().map_err(|error| super::failed(&error))?;
         let wanted = || self.copy.check_wanted().and_then(|()| self.check_lag());
         let slot = self.copy.sink.log_slot(&wanted)?;
-        let mut bytes = AlignedBuffer::zeroed(len);
-        let read = self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), &mut bytes);
+        let bytes = &mut self.block.bytes()[HEAD..HEAD + len];
+        let read = self.copy.shared.core.log.read_raw(Class::Maintenance, Lsn(from), bytes);
         // Read first, looked at afterwards: its file may be another segment's by now, or gone.
         if !self.hold.is_kept() {
             return self.check_lag();
@@ -135,7 +136,6 @@ impl<'c> LogCopy<'c> {
         if end < to {
             bytes[(end.max(from) - from) as usize..].fill(0);
         }
-        self.block.bytes()[HEAD..HEAD + len].copy_from_slice(&bytes);
         let mut head = Head::new(FrameKind::Log, self.copy.backup_id);
         head.first = from;
         self.copy.log_bytes.fetch_add(len as u64, Ordering::Relaxed);

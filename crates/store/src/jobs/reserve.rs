@@ -28,7 +28,7 @@ const PART: u32 = 20;
 const PART_SNAPSHOT: u32 = 14;
 /// How many times less it may have where others keep processors busy ([`Saturation`](super::saturation::Saturation)): users lose more by it
 /// there than what it has of the processors.
-const SATURATED: u32 = 2;
+const SATURATED: u32 = 3;
 /// How long it rests at most for a piece of work, as do those who stand by.
 const REST_MOST: Duration = Duration::from_millis(200);
 /// How often somebody who is not to work tries whether a processor is idle, for how long it has to have one then, and how long that may
