@@ -56,7 +56,13 @@ impl InputRows {
                 } else {
                     // To open a pipe waits until somebody writes to it.
                     let path = path.to_owned();
-                    (Box::new(MayBeSilent::new(chunks_of(move || File::open(&path)))), None)
+                    let open = move || {
+                        let named = |error: io::Error| {
+                            io::Error::new(error.kind(), format!("cannot open {path:?}: {error}"))
+                        };
+                        File::open(&path).map_err(named)
+                    };
+                    (Box::new(MayBeSilent::new(chunks_of(open))), None)
                 }
             }
         };
