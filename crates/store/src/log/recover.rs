@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! 1. Nothing is written here. What was found is made durable (a process may have died between a write and its sync, and
-//!    pages are about to be redone from it) before it is reported.
+//!    pages are about to be redone from it) before it is reported. A sync says nothing of a write that has failed, whose bytes may be read all the same
+//!    (`gannet_io`, guarantee 2): so what no record claims to have been durable is written again before anything builds on it (`seal`).
 //! 2. Segments follow each other by checksum: a segment's header names the checksum of the footer before it. Incarnations
 //!    never decrease, and increase behind a segment that a restart has ended.
 //! 3. A record claims how far the log was durable when it was appended. So a valid record *behind* the end that claims
@@ -62,10 +63,20 @@ pub struct Recovery {
 pub(crate) struct Unsealed {
     /// The newest life of the log found.
     pub(crate) incarnation: u32,
-    /// The bytes of the crashed segment's last, unfinished block; `None` when the log ends at a segment's boundary.
-    pub(crate) tail: Option<Vec<u8>>,
+    /// The end of the crashed segment; `None` where the log has none.
+    pub(crate) tail: Option<Tail>,
     /// The segment that the log goes on in is ready.
     pub(crate) has_room: bool,
+}
+
+/// What was found in the last segment from the block on up to which a record claims that the log was durable.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// Where that block begins.
+    pub(crate) from: u64,
+    /// The bytes up to the log's end.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) _memory: Charge,
 }
 
 /// What the log needs to go on.
@@ -329,7 +340,7 @@ impl<'a> Scanner<'a> {
         let mut index = std::mem::replace(&mut self.index, Index::new(0, self.budget)?);
         index.begin_segment(start);
         let mut last_crc = self.link.map_or(0, |link| link.crc);
-        let mut end = start;
+        let (mut end, mut durable) = (start, start);
         if let Some(header) = header {
             end = start + BLOCK;
             last_crc = header.previous_crc;
@@ -340,21 +351,20 @@ impl<'a> Scanner<'a> {
                 index.reserve(record.pages().count() + record.homes().count());
                 index.apply_view(&record);
                 (end, last_crc) = (record.end(), record.crc);
+                durable = durable.max(record.durable);
                 if end == start + self.segments.size {
                     break;
                 }
             }
             self.add_to_table(Lsn(start), &index.pages(), &index.homes())?;
         }
-        let block = end & !(BLOCK - 1);
+        let tail = header.map(|header| self.tail(&header, &bytes, (start, durable, end))).transpose()?;
         let unsealed = Unsealed {
             incarnation: match header {
                 Some(header) => header.identity.incarnation,
                 None => self.link.map_or(0, |link| link.incarnation),
             },
-            tail: header
-                .filter(|_| end < start + self.segments.size)
-                .map(|_| bytes[(block - start) as usize..(end - start) as usize].to_vec()),
+            tail,
             has_room: false,
         };
         if present {
@@ -371,6 +381,27 @@ impl<'a> Scanner<'a> {
         }
         let first = header.is_none() && self.link.is_none();
         Ok(Resumption { end, last_crc, first, index, unsealed })
+    }
+
+    /// What is to be written again of a segment that begins at `start`, where a record claims that the log was durable up to `durable`.
+    fn tail(
+        &self,
+        header: &SegmentHeader,
+        bytes: &[u8],
+        (start, durable, end): (u64, u64, u64),
+    ) -> Result<Tail> {
+        let from = durable & !(BLOCK - 1);
+        let memory = self.budget.charge(Purpose::Log, end - from)?;
+        let mut tail = bytes[(from - start) as usize..(end - start) as usize].to_vec();
+        // It was read before the records: what is read by now may be what the device has, and not what was written.
+        let path = self.segments.path(header.number);
+        let (id, size) = (self.segments.database_id, self.segments.size);
+        if from == start
+            && SegmentHeader::decode(&tail[..BLOCK as usize], id, header.number, size, &path)?.is_none()
+        {
+            tail[..BLOCK as usize].copy_from_slice(&header.encode());
+        }
+        Ok(Tail { from, bytes: tail, _memory: memory })
     }
 
     fn record_at<'b>(&self, bytes: &'b [u8], start: u64, at: u64) -> Option<RecordView<'b>> {

@@ -2,7 +2,8 @@
 //!
 //! # A crash at any point
 //! The segment that the log goes on in is made ready before all else, as that may find no room: of those that are there only such are used again that
-//! neither redo nor anybody who holds log needs. Then the caller makes the new incarnation durable in the data file. Then two durable writes end the crashed segment:
+//! neither redo nor anybody who holds log needs. Then the caller makes the new incarnation durable in the data file. Then what the crashed segment has from
+//! the last place on that was surely durable is written again, the same bytes in their places; and two durable writes end it:
 //! the log's last block, repeated with a filler's header behind the last record, and the segment's last blocks with the
 //! filler's trailer and the footer. Before both are there, the segment is not sealed and the next restart finds the same
 //! end, or the end of the filler, and seals it there: the footer is a function of the same records. After that, the
@@ -13,7 +14,7 @@
 use super::Inner;
 use super::append::State;
 use super::record::{Head, Identity, MIN_RECORD_LEN, Place, RecordKind, TRAILER_LEN};
-use super::recover::Unsealed;
+use super::recover::{Tail, Unsealed};
 use super::segment::BLOCK;
 use crate::{Error, Result};
 use gannet_io::{Class, Durability};
@@ -54,13 +55,24 @@ impl Inner {
         let mut state = self.state.lock();
         self.make_room_for(resumed, state.end)?;
         if let Some(tail) = &resumed.tail {
-            self.seal_crashed(&mut state, resumed.incarnation, tail)
+            self.end_crashed(&mut state, resumed.incarnation, tail)
                 .inspect_err(|error| state.flush.refuse(error))?;
         }
         state.identity.incarnation = incarnation;
         self.incarnation.store(incarnation, Release);
         *unsealed = None;
         Ok(())
+    }
+
+    /// Writes what may not be durable once more, and seals the segment, unless the log ends with it.
+    fn end_crashed(&self, state: &mut State, incarnation: u32, tail: &Tail) -> Result<()> {
+        let last_block = state.end & !(BLOCK - 1);
+        let (before, last) = tail.bytes.split_at((last_block - tail.from) as usize);
+        self.write_durable(state, tail.from, before)?;
+        match state.end.is_multiple_of(self.segments.size) {
+            true => Ok(()),
+            false => self.seal_crashed(state, incarnation, last),
+        }
     }
 
     fn seal_crashed(&self, state: &mut State, incarnation: u32, tail: &[u8]) -> Result<()> {

@@ -245,6 +245,50 @@ fn a_crashed_segment_is_sealed_and_a_new_life_begins() {
     }
 }
 
+/// A write of the log has failed, and what it wrote is read all the same, though no sync makes it durable any more.
+#[test]
+fn what_a_failed_write_left_to_be_read_is_durable_before_the_log_goes_on() {
+    for (seed, sure) in (0..16).flat_map(|seed| [0, SEGMENT / 4].map(|sure| (seed, sure))) {
+        let sim = SimDisk::new(seed);
+        let log = create(&sim);
+        let append = |log: &Log, until: u64| {
+            while log.end().0 < until {
+                log.append(&group(&[(1, 0), (2, 0)], 300)).unwrap();
+            }
+        };
+        if sure > 0 {
+            append(&log, sure);
+            log.flush_background().unwrap();
+        }
+        let image = sim.peek_crash(Some(CrashPolicy::KeepNone), seed);
+        append(&log, sure + SEGMENT / 8);
+        log.flush_background().unwrap();
+        let (end, seen) = (log.end(), contents(&sim, 0));
+        let file = image.open(&segment_path(0), &OpenOptions::read_write()).unwrap();
+        let mut buffer = AlignedBuffer::zeroed(seen.len());
+        buffer.copy_from_slice(&seen);
+        file.write_at(Class::Commit, 0, &buffer, Durability::Cached).unwrap();
+        image.set_faults(Faults { sync_error: Chance::At(vec![1]), ..Faults::default() });
+        file.sync(Class::Commit).unwrap_err();
+        drop(file);
+        image.set_faults(Faults::default());
+        let (recovery, log) = recover(&image);
+        assert_eq!(recovery.end, end);
+        log.start_writing(2).unwrap();
+        append(&log, SEGMENT + SEGMENT / 4);
+        log.flush_background().unwrap();
+        let newer = log.end();
+        let (recovery, log) =
+            recover_from(&image.crash_image_with(CrashPolicy::KeepNone, seed), 0, 2).unwrap();
+        assert_eq!(recovery.end, newer);
+        let (found, before) = (walk_back(&log, newer, Lsn::ZERO), Lsn(SEGMENT));
+        assert!(
+            found.iter().any(|record| record.start() < end)
+                && found.iter().any(|record| record.start() > before)
+        );
+    }
+}
+
 /// Whoever copies the log breaks off in a filler, too, and goes on behind the last record that is whole.
 #[test]
 fn a_walk_goes_on_from_what_is_whole_wherever_it_broke_off() {
