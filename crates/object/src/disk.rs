@@ -2,10 +2,10 @@
 
 use crate::error::{cancelled, of_store, words};
 use crate::file::ObjectFile;
-use crate::lease::Lease;
+use crate::lease::{Lease, Standings};
 use crate::local::{self, Local};
 use crate::queue::ObjectQueue;
-use crate::runtime::{Ended, Runtime};
+use crate::runtime::{Ended, LOOK_EVERY, Runtime};
 use crate::upload::Upload;
 use crate::{Settings, lease};
 use gannet_base::clock::{self, Instant};
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often an object is put whose answer may have been lost, and the pause before it is put again; before each further time it is longer by as
-/// much.
-const PUT_ATTEMPTS: u32 = 3;
-const PUT_PAUSE: Duration = Duration::from_millis(200);
+/// How often an object is put or deleted where the answer may have been lost, and the pause before that is done again; before each further time it is
+/// longer by as much.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
 /// How long it is tried to take back something that was broken off.
 const CLEANED_WITHIN: Duration = Duration::from_secs(15);
 /// The same where somebody has given up and waits for that: of the time for everything together, one thing gets this fraction at most.
@@ -43,8 +43,8 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
     pub(crate) local: Option<Local>,
     base: String,
-    /// Why a lock that was taken here is none any more: nothing is done since.
-    pub(crate) lost: Arc<Mutex<Option<String>>>,
+    /// How locks stand that were taken here: where one is not held, nothing is done.
+    pub(crate) standings: Arc<Standings>,
     /// Since when everything is being taken back, as somebody has given up.
     cleaned_since: Mutex<Option<Instant>>,
     /// What could not be taken back, for [`Disk::take_left`].
@@ -83,7 +83,15 @@ impl Shared {
         what: impl FnOnce() -> String,
         work: impl Future<Output = object_store::Result<()>> + Send + 'static,
     ) -> Result<()> {
-        self.try_take_back(operation, path, work).inspect_err(|_| self.left.lock().push(what()))
+        self.try_take_back(operation, path, work).inspect_err(|_| self.note_left(what()))
+    }
+
+    /// Notes that something could not be taken back, once.
+    fn note_left(&self, what: String) {
+        let mut left = self.left.lock();
+        if !left.contains(&what) {
+            left.push(what);
+        }
     }
 
     /// The same for what somebody else sees to where it fails.
@@ -140,12 +148,22 @@ impl Shared {
         }
     }
 
-    /// Fails where a lock was lost.
+    /// Fails where a lock was lost. Where one could not be renewed in time it is waited until that is known.
     pub(crate) fn check_lock(&self, operation: &'static str, path: &Path) -> Result<()> {
-        match &*self.lost.lock() {
-            None => Ok(()),
-            Some(why) => Err(Error::new(ErrorKind::Locked, operation, path, why.clone())),
+        while !self.check_not_lost(operation, path)? {
+            if self.has_given_up() {
+                return Err(cancelled(operation, path));
+            }
+            clock::sleep(LOOK_EVERY);
         }
+        Ok(())
+    }
+
+    /// Fails where a lock was lost; false where it is not known whether it is held.
+    pub(crate) fn check_not_lost(&self, operation: &'static str, path: &Path) -> Result<bool> {
+        self.standings.are_held().map_err(|why| {
+            Error::new(ErrorKind::Locked, operation, path, format!("the lock was lost: {why}"))
+        })
     }
 
     /// Makes an object with these bytes, if there is none.
@@ -187,10 +205,25 @@ pub(crate) async fn put_own(
         {
             return Ok(version);
         }
-        if attempt == PUT_ATTEMPTS || !matches!(error, E::Generic { .. }) {
+        if attempt == ATTEMPTS || !matches!(error, E::Generic { .. }) {
             return Err(error);
         }
-        tokio::time::sleep(PUT_PAUSE * attempt).await;
+        tokio::time::sleep(PAUSE * attempt).await;
+        attempt += 1;
+    }
+}
+
+/// Deletes an object. Where an answer was lost it is done again, and there may be none any more. (As above: the crate does not repeat it.)
+pub(crate) async fn delete(store: &dyn ObjectStore, key: &Key) -> object_store::Result<()> {
+    use object_store::Error as E;
+    let mut attempt = 1;
+    loop {
+        match store.delete(key).await {
+            Err(E::NotFound { .. }) if attempt > 1 => return Ok(()),
+            Err(E::Generic { .. }) if attempt < ATTEMPTS => {}
+            deleted => return deleted,
+        }
+        tokio::time::sleep(PAUSE * attempt).await;
         attempt += 1;
     }
 }
@@ -202,7 +235,7 @@ pub(crate) async fn delete_own(
     is_own: impl Fn(&[u8]) -> bool,
 ) -> object_store::Result<()> {
     let (bytes, _) = read_back(store, key).await?;
-    if is_own(&bytes) { store.delete(key).await } else { Ok(()) }
+    if is_own(&bytes) { delete(store, key).await } else { Ok(()) }
 }
 
 /// What an object holds, and its version.
@@ -242,7 +275,7 @@ impl ObjectDisk {
             stats: Arc::default(),
             local,
             base: base.to_owned(),
-            lost: Arc::default(),
+            standings: Arc::default(),
             cleaned_since: Mutex::default(),
             left: Mutex::default(),
         })))
@@ -288,7 +321,10 @@ impl Disk for ObjectDisk {
         let objects = listed.map_err(|error| match error.kind() {
             // Of a prefix that nothing has, nothing is listed.
             ErrorKind::NotFound => {
-                let what = format!("there is no such bucket, make it first: {}", error.detail());
+                let what = format!(
+                    "there is no such bucket: make it first, or look at its name. {}",
+                    error.detail()
+                );
                 Error::new(ErrorKind::Device, "list", folder, what)
             }
             _ => error,
@@ -315,7 +351,7 @@ impl Disk for ObjectDisk {
         let (store, key) = (Arc::clone(&self.0.store), self.0.key("remove", path)?);
         let work = || {
             let (store, key) = (Arc::clone(&store), key.clone());
-            async move { store.delete(&key).await }
+            async move { delete(&*store, &key).await }
         };
         if !(self.0.settings.cancelled)() {
             let removed = self.0.run("remove", path, work());
@@ -359,7 +395,7 @@ impl Disk for ObjectDisk {
     }
 
     fn leave(&self, path: &Path) {
-        self.0.left.lock().push(path.display().to_string());
+        self.0.note_left(path.display().to_string());
     }
 
     fn take_left(&self) -> Vec<String> {

@@ -6,9 +6,11 @@
 //! 2. Its holder renews it every [`Settings::renewed_every`](crate::Settings), with other bytes each time. Who finds it unchanged for
 //!    [`Settings::free_after`](crate::Settings) takes it over: so it matters only how long something takes, not what anybody's clock shows.
 //!    The holder counts that time from the begin of the renewal whose bytes stand there, however late he hears of it.
-//! 3. Who finds that it is not his any more, or cannot renew it for that long, does nothing more on that disk. Somebody who is stopped
-//!    for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether
-//!    what he wrote is still there.
+//! 3. Who finds that it is not his any more does nothing more on that disk. Who cannot renew it in that time does nothing there until he can, which shows
+//!    that nobody has had it meanwhile, as he renews it on the condition that it is as he has left it; after
+//!    [`Settings::regained_within`](crate::Settings) he has lost it. Only parts of an object are uploaded meanwhile, which nobody sees. Somebody who is
+//!    stopped for longer, and goes on at once with a request under way, is not kept from that; whoever relies on the lock looks afterwards whether what
+//!    he wrote is still there.
 
 use crate::disk::{Shared, delete_own, put_own, read_back};
 use crate::error::{of_store, words};
@@ -22,6 +24,50 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
+
+/// How a lock stands.
+#[derive(Debug)]
+enum Standing {
+    Held,
+    /// It could not be renewed in time: somebody else may have it.
+    Unknown,
+    /// It is another one's by now, or was given up, and why.
+    Lost(String),
+}
+
+/// How the locks stand that were taken on a disk, by their numbers. One that was lost stays: nothing more is done there.
+#[derive(Debug, Default)]
+pub(crate) struct Standings(Mutex<Vec<(u64, Standing)>>);
+
+impl Standings {
+    /// Whether all are held; an error, with the reason, where one was lost.
+    pub(crate) fn are_held(&self) -> std::result::Result<bool, String> {
+        let all = self.0.lock();
+        let lost = all.iter().find_map(|(_, standing)| match standing {
+            Standing::Lost(why) => Some(why.clone()),
+            _ => None,
+        });
+        lost.map_or_else(|| Ok(!all.iter().any(|(_, it)| matches!(it, Standing::Unknown))), Err)
+    }
+
+    fn begin(&self, number: u64) {
+        self.0.lock().push((number, Standing::Held));
+    }
+
+    /// Says how one stands, if it was not given back yet.
+    fn set(&self, number: u64, standing: Standing) {
+        if let Some((_, at)) = self.0.lock().iter_mut().find(|(of, _)| *of == number) {
+            *at = standing;
+        }
+    }
+
+    /// Forgets one that is given back, unless it was lost: then false.
+    fn end(&self, number: u64) -> bool {
+        let mut all = self.0.lock();
+        all.retain(|(of, standing)| *of != number || matches!(standing, Standing::Lost(_)));
+        all.iter().all(|(of, _)| *of != number)
+    }
+}
 
 /// A lock that is held.
 pub(crate) struct Lease {
@@ -133,9 +179,10 @@ impl Lease {
             version,
             every: shared.settings.renewed_every,
             free_after: shared.settings.free_after,
-            lost: Arc::clone(&shared.lost),
-            path: path.to_owned(),
+            regained_within: shared.settings.regained_within,
+            standings: Arc::clone(&shared.standings),
         };
+        shared.standings.begin(number);
         let renewal = shared.runtime.spawn(renewal.run(begin));
         Lease { shared: Arc::clone(shared), path: path.to_owned(), number, renewal }
     }
@@ -144,7 +191,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.renewal.abort();
-        if self.shared.lost.lock().is_some() {
+        if !self.shared.standings.end(self.number) {
             return;
         }
         let Ok(key) = self.shared.key("unlock", &self.path) else { return };
@@ -165,8 +212,8 @@ struct Renewal {
     version: UpdateVersion,
     every: Duration,
     free_after: Duration,
-    lost: Arc<Mutex<Option<String>>>,
-    path: PathBuf,
+    regained_within: Duration,
+    standings: Arc<Standings>,
 }
 
 impl Renewal {
@@ -176,47 +223,71 @@ impl Renewal {
         let mut unanswered: Vec<(u64, Instant)> = Vec::new();
         loop {
             tokio::time::sleep(self.every).await;
-            let begin = clock::now();
-            let mode = PutMode::Update(self.version.clone());
-            let bytes = self.text.next();
-            unanswered.push((self.text.renewals, begin));
-            let put = put_own(&*self.store, &self.key, bytes, mode);
-            // One that stalls leaves time for others.
-            let left = |renewed: Instant| self.free_after.saturating_sub(renewed.elapsed()).min(self.every);
-            let why = match tokio::time::timeout(left(renewed), put).await {
-                Ok(Ok(version)) => {
-                    (self.version, renewed) = (version, begin);
-                    unanswered.clear();
-                    continue;
-                }
-                Ok(Err(
-                    error @ (object_store::Error::NotFound { .. }
-                    | object_store::Error::Precondition { .. }
-                    | object_store::Error::AlreadyExists { .. }),
-                )) => match tokio::time::timeout(left(renewed), self.own_version()).await {
-                    // An answer was lost to a renewal before: since that one the object is as it is.
-                    Ok(Ok(Some((version, renewals)))) => {
-                        let known = unanswered.iter().find(|&&(number, _)| Some(number) == renewals);
-                        (self.version, renewed) = (version, known.map_or(renewed, |&(_, begin)| begin));
-                        unanswered.retain(|&(_, begin)| begin > renewed);
-                        if renewed.elapsed() + self.every < self.free_after {
-                            continue;
-                        }
-                        "it could not be renewed: answers of the store were lost".to_owned()
-                    }
-                    Ok(Ok(None)) => format!("somebody else has taken the lock over: {}", words(&error)),
-                    // Whose it is by now is asked again.
-                    _ if renewed.elapsed() + self.every < self.free_after => continue,
-                    Ok(Err(error)) => format!("it could not be renewed: {}", words(&error)),
-                    Err(_) => "it could not be renewed: the store does not answer".to_owned(),
-                },
-                Ok(Err(_)) if renewed.elapsed() + self.every < self.free_after => continue,
-                Ok(Err(error)) => format!("it could not be renewed: {}", words(&error)),
-                Err(_) if renewed.elapsed() + self.every < self.free_after => continue,
-                Err(_) => "it could not be renewed: the store does not answer".to_owned(),
+            let is_late = renewed.elapsed() >= self.free_after;
+            if is_late {
+                self.tell(Standing::Unknown);
+            }
+            let failure = match self.renew(&mut renewed, &mut unanswered, is_late).await {
+                Ok(failure) => failure,
+                Err(why) => return self.tell(Standing::Lost(why)),
             };
-            *self.lost.lock() = Some(format!("the lock {:?} was lost: {why}", self.path));
-            return;
+            if renewed.elapsed() + self.every < self.free_after {
+                self.tell(Standing::Held);
+            } else if renewed.elapsed() < self.regained_within {
+                self.tell(Standing::Unknown);
+            } else {
+                let why = failure.unwrap_or_else(|| "the store is too slow".to_owned());
+                return self.tell(Standing::Lost(format!("it could not be renewed: {why}")));
+            }
+        }
+    }
+
+    fn tell(&self, standing: Standing) {
+        self.standings.set(self.text.number, standing);
+    }
+
+    /// Renews it once, or finds out since when it stands as it does. Gives what has failed of that, or as an error that it is not his any more.
+    async fn renew(
+        &mut self,
+        renewed: &mut Instant,
+        unanswered: &mut Vec<(u64, Instant)>,
+        is_late: bool,
+    ) -> std::result::Result<Option<String>, String> {
+        use object_store::Error as E;
+        let begin = clock::now();
+        let mode = PutMode::Update(self.version.clone());
+        let bytes = self.text.next();
+        unanswered.push((self.text.renewals, begin));
+        // One that stalls leaves time for others, and none beyond that in which the lock is held.
+        let (every, free_after) = (self.every, self.free_after);
+        let patience = |renewed: Instant| match is_late {
+            true => every,
+            false => free_after.saturating_sub(renewed.elapsed()).min(every),
+        };
+        let silent = || "the store does not answer".to_owned();
+        let put = put_own(&*self.store, &self.key, bytes, mode);
+        let refused = match tokio::time::timeout(patience(*renewed), put).await {
+            Ok(Ok(version)) => {
+                (self.version, *renewed) = (version, begin);
+                unanswered.clear();
+                return Ok(None);
+            }
+            Ok(Err(error @ (E::NotFound { .. } | E::Precondition { .. } | E::AlreadyExists { .. }))) => error,
+            Ok(Err(error)) => return Ok(Some(words(&error))),
+            Err(_) => return Ok(Some(silent())),
+        };
+        match tokio::time::timeout(patience(*renewed), self.own_version()).await {
+            // An answer was lost to a renewal before: since that one the object is as it is.
+            Ok(Ok(Some((version, renewals)))) => {
+                let known = unanswered.iter().find(|&&(number, _)| Some(number) == renewals);
+                (self.version, *renewed) = (version, known.map_or(*renewed, |&(_, begin)| begin));
+                unanswered.retain(|&(_, begin)| begin > *renewed);
+                Ok(Some("answers of the store were lost".to_owned()))
+            }
+            Ok(Ok(None)) => Err(format!("somebody else has taken the lock over: {}", words(&refused))),
+            // Whose it is by now is asked again.
+            Ok(Err(error)) => Ok(Some(words(&error))),
+            Err(_) => Ok(Some(silent())),
         }
     }
 

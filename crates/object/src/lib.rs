@@ -54,6 +54,8 @@ pub struct Settings {
     pub renewed_every: Duration,
     /// A lock that was not renewed for so long has no holder any more. Default 60 s.
     pub free_after: Duration,
+    /// For so long it is tried to renew a lock that others may have taken over already, before it is given up. Default 15 min.
+    pub regained_within: Duration,
     /// Once somebody has given up, it is tried for so long, in all, to take back what was broken off. Default 5 s.
     pub cleaned_within: Duration,
     /// For so long it is waited, in all, for the store to complete an object, and looked whether it has where its answer was lost. Default 15 min:
@@ -68,6 +70,7 @@ impl Settings {
             cancelled,
             renewed_every: Duration::from_secs(15),
             free_after: Duration::from_secs(60),
+            regained_within: Duration::from_secs(15 * 60),
             cleaned_within: Duration::from_secs(5),
             completed_within: Duration::from_secs(15 * 60),
         }
@@ -76,10 +79,18 @@ impl Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Settings { cancelled: _, renewed_every, free_after, cleaned_within, completed_within } = self;
+        let Settings {
+            cancelled: _,
+            renewed_every,
+            free_after,
+            regained_within,
+            cleaned_within,
+            completed_within,
+        } = self;
         f.debug_struct("Settings")
             .field("renewed_every", renewed_every)
             .field("free_after", free_after)
+            .field("regained_within", regained_within)
             .field("cleaned_within", cleaned_within)
             .field("completed_within", completed_within)
             .finish_non_exhaustive()

@@ -6,12 +6,13 @@
 //!    place, or gets the next that becomes free: whoever writes to it waits for the store only, and not for other writers. So they all come on.
 //! 3. On the local file system a part is durable before its place in memory is free, and then the OS forgets it: however long the object, it keeps
 //!    no more than these parts in its cache, and they are what is left to be synced at the end.
-//! 4. The object is complete when the store has acknowledged that; or, where the answer was lost, when the store shows it (`complete`): objects
+//! 4. Parts are uploaded also while it is not known who holds the lock: nobody sees them. The object is completed by its holder only.
+//! 5. The object is complete when the store has acknowledged that; or, where the answer was lost, when the store shows it (`complete`): objects
 //!    are there as a whole or not at all. On the local file system no answer is lost, and what is there without one may not be durable. What
 //!    ends otherwise is given up, and taken back from the store.
 
 use crate::complete::{Completion, Handle};
-use crate::disk::{Shared, given_up};
+use crate::disk::{Shared, delete, given_up};
 use crate::error::{cancelled, of_store};
 use crate::runtime::LOOK_EVERY;
 use gannet_base::random;
@@ -104,7 +105,7 @@ impl Upload {
             let (store, key) = (Arc::clone(&shared.store), shared.key("create", path)?);
             // What stays says of itself what it is.
             let what = || path.display().to_string();
-            let _ = shared.take_back("create", path, what, async move { store.delete(&key).await });
+            let _ = shared.take_back("create", path, what, async move { delete(&*store, &key).await });
         }
         begun
     }
@@ -239,7 +240,8 @@ impl Upload {
                 "it becomes longer than an object can be: compress the backup, or take it into a folder";
             return Err(state.failure.insert(self.invalid(what)).duplicate());
         }
-        shared.check_lock("write", &self.path).map_err(|error| state.failure.insert(error).duplicate())?;
+        let not_lost = shared.check_not_lost("write", &self.path);
+        not_lost.map_err(|error| state.failure.insert(error).duplicate())?;
         let upload = state.upload.as_ref().and_then(|upload| upload.try_lock().ok());
         let (Some(part), Some(mut upload)) = (state.gathered.pop_front(), upload) else {
             return Err(self.invalid("there is no part to be uploaded"));
@@ -280,7 +282,10 @@ impl Upload {
             self.wait(shared, &mut state)?;
         }
         self.check(&state)?;
+        drop(state);
         shared.check_lock("complete", &self.path)?;
+        let mut state = self.state.0.lock();
+        self.check(&state)?;
         let key = shared.key("complete", &self.path)?;
         state.ended = true;
         let Some(upload) = state.upload.clone() else { return Err(self.invalid("it is complete")) };

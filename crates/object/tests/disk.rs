@@ -327,7 +327,8 @@ fn is_lost_in_time() -> bool {
     let millis = Duration::from_millis;
     let store = in_memory();
     let (renewed_every, free_after) = (millis(400), millis(2000));
-    let quick = Settings { renewed_every, free_after, ..settings() };
+    // Who has not got it back by then waits no more.
+    let quick = Settings { renewed_every, free_after, regained_within: Duration::ZERO, ..settings() };
     let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
     let held = disk.lock(&path("shop.lock")).unwrap();
     let first = store.read("folder/shop.lock");
@@ -367,7 +368,8 @@ fn a_lock_is_lost_where_the_look_for_whose_it_is_hangs() {
 fn is_lost_when_a_look_hangs() -> bool {
     let store = in_memory();
     let free_after = Duration::from_millis(400);
-    let quick = Settings { renewed_every: Duration::from_millis(50), free_after, ..settings() };
+    let (renewed_every, regained_within) = (Duration::from_millis(50), Duration::ZERO);
+    let quick = Settings { renewed_every, free_after, regained_within, ..settings() };
     let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
     let held = disk.lock(&path("shop.lock")).unwrap();
     // It is his own still, and has another version than he knows.
@@ -378,6 +380,70 @@ fn is_lost_when_a_look_hangs() -> bool {
     let published = disk.publish(&path("a"), b"text", ModeRequest::Auto);
     drop(held);
     published.is_err_and(|error| error.kind() == ErrorKind::Locked && error.to_string().contains("was lost"))
+}
+
+/// What becomes of a request behind an outage in which a lock could have been taken over, and what there is then.
+fn behind_an_outage(is_taken_over: bool) -> (gannet_io::Result<()>, Vec<String>) {
+    let store = in_memory();
+    let free_after = Duration::from_millis(400);
+    let quick = Settings { renewed_every: Duration::from_millis(50), free_after, ..settings() };
+    let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
+    let held = disk.lock(&path("shop.lock")).unwrap();
+    let file = disk.open(&path("long"), &OpenOptions::create_new()).unwrap();
+    store.hang_from(1);
+    std::thread::sleep(3 * free_after);
+    if is_taken_over {
+        store.overwrite("folder/shop.lock", b"process 2 of elsewhere\n0 1\n");
+    }
+    store.hang_from(0);
+    // Parts wait for nobody.
+    let written = file.write_at(Class::Maintenance, 0, &bytes(9 * MIB), Durability::Cached);
+    let published = disk.publish(&path("a"), b"text", ModeRequest::Auto);
+    let published = published.and(written).and_then(|()| file.sync(Class::Maintenance));
+    drop((file, held));
+    (published, store.names())
+}
+
+#[test]
+fn a_lock_that_could_not_be_renewed_for_long_is_held_again_where_nobody_has_had_it() {
+    let (published, names) = behind_an_outage(false);
+    published.unwrap();
+    assert_eq!(names, ["folder/a", "folder/long"]);
+    // A machine that stood still may not have noticed the outage.
+    let is_kept_from_it = || {
+        let (published, names) = behind_an_outage(true);
+        let Err(said) = published else { return false };
+        assert_eq!(said.kind(), ErrorKind::Locked, "{said}");
+        said.to_string().contains("taken the lock over") && !names.contains(&"folder/a".to_owned())
+    };
+    assert!((0..5).any(|_| is_kept_from_it()));
+}
+
+#[test]
+fn nobody_waits_for_a_lock_that_was_given_back_while_it_could_not_be_renewed() {
+    let store = in_memory();
+    let (renewed_every, free_after) = (Duration::from_millis(50), Duration::from_millis(200));
+    let cleaned_within = Duration::from_millis(100);
+    let quick = Settings { renewed_every, free_after, cleaned_within, ..settings() };
+    let disk = ObjectDisk::new(BASE, Arc::clone(&store) as _, quick).unwrap();
+    let held = disk.lock(&path("shop.lock")).unwrap();
+    store.fail_at(1, true, false);
+    std::thread::sleep(3 * free_after);
+    drop(held);
+    store.fail_at(0, false, false);
+    disk.publish(&path("a"), b"text", ModeRequest::Auto).unwrap();
+}
+
+#[test]
+fn what_could_not_be_deleted_at_once_is_deleted() {
+    let store = in_memory();
+    let disk = disk(&store);
+    for after in [false, true] {
+        disk.publish(&path("a"), b"text", ModeRequest::Auto).unwrap();
+        store.fail_at(1, false, after);
+        disk.remove(&path("a")).unwrap();
+        assert!(store.has_failed() && store.names().is_empty());
+    }
 }
 
 #[test]

@@ -348,6 +348,68 @@ fn backups_of_the_wrong_order_or_database_are_refused() {
     assert!(!disk.exists(Path::new("backups/three.gntbackup")).unwrap());
 }
 
+/// Copies the database, which is closed, to another file.
+fn duplicate(disk: &SimDisk, to: &str) {
+    let bytes = disk.contents(Path::new(FILE)).unwrap();
+    let copy = disk.open(Path::new(to), &FileOptions::create_new()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(&bytes);
+    copy.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
+}
+
+#[test]
+fn what_a_copy_of_the_file_keeps_does_not_count_what_the_first_one_has_taken() {
+    let disk = SimDisk::new(41);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup.name;
+    transfer(&db, 1);
+    let second = keeping(&db, Some(Since::Latest), 9).backup.name;
+    db.close().unwrap();
+    duplicate(&disk, "twin.gnt");
+    let twin = open(&disk, "twin.gnt");
+    let own = keeping(&twin, None, 1);
+    assert!(own.removed.is_empty(), "{:?}", own.removed);
+    let complaint = own.complaint.unwrap();
+    assert!(complaint.contains(&first) && complaint.contains("another name than twin"), "{complaint}");
+    let own = own.backup.name;
+    transfer(&twin, 2);
+    assert_eq!(keeping(&twin, None, 1).removed, [own]);
+    // What the twin has is of another copy for the first file, which goes on with its own.
+    let db = open(&disk, FILE);
+    let third = keeping(&db, None, 1);
+    assert_eq!((third.removed, third.complaint), (vec![second, first], None));
+}
+
+#[test]
+fn a_backup_whose_parent_was_removed_meanwhile_is_none() {
+    let disk = SimDisk::new(42);
+    disk.create_dir(Path::new("backups")).unwrap();
+    let db = bank(&disk);
+    let first = keeping(&db, None, 9).backup.name;
+    transfer(&db, 1);
+    let plan = BackupPlan {
+        folder: place(&disk, "backups"),
+        since: Some(Since::Latest),
+        compress: None,
+        keep: None,
+        archive: None,
+        statistics: None,
+    };
+    let manifest = PathBuf::from(format!("backups/{first}.json"));
+    let mut remove = |report: &JobReport| {
+        if report.phase == "counts pages" && disk.exists(&manifest).unwrap() {
+            disk.remove(&manifest).unwrap();
+        }
+        Ok(())
+    };
+    let job = db.jobs().begin(JobOrder::new(JobKind::Backup));
+    let taken = job.end(db.backup_into(&plan, &mut Watch::new(&job, &mut remove)));
+    let said = taken.unwrap_err().to_string();
+    assert!(said.contains(&first) && said.contains("take a full one"), "{said}");
+    assert!(BackupFile::all(&place(&disk, "backups"), &mut |_| ()).unwrap().is_empty());
+}
+
 #[test]
 fn a_copy_adds_to_backups_of_its_past_and_not_to_those_of_its_twin() {
     let disk = SimDisk::new(11);
@@ -357,12 +419,7 @@ fn a_copy_adds_to_backups_of_its_past_and_not_to_those_of_its_twin() {
     let past = backup(&db, options(folder(&db, "past"), None)).unwrap();
     transfer(&db, 2);
     db.close().unwrap();
-    let bytes = disk.contents(Path::new(FILE)).unwrap();
-    let twin = disk.open(Path::new("twin.gnt"), &FileOptions::create_new()).unwrap();
-    let mut buffer = AlignedBuffer::zeroed(bytes.len());
-    buffer.copy_from_slice(&bytes);
-    twin.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
-    drop(twin);
+    duplicate(&disk, "twin.gnt");
     let (db, twin) = (open(&disk, FILE), open(&disk, "twin.gnt"));
     transfer(&db, 3);
     (100..200).for_each(|count| transfer(&twin, count));

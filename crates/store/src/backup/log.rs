@@ -6,8 +6,8 @@
 //!    meanwhile, the backup fails, and never the users: what is farther behind is let go of, whatever the backup waits for.
 
 use super::Copy;
+use super::compress::Compressor;
 use super::format::{FrameKind, HEAD, Head};
-use super::pages::Compressor;
 use crate::block::Block;
 use crate::log::{BLOCK, LogHold, Lost};
 use crate::page_set::{GrowingSet, PageSet};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How often it is looked whether the log has grown.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Bytes that are copied at one time.
-const PIECE: u64 = 256 << 10;
+pub(super) const PIECE: u64 = 256 << 10;
 
 /// Memory that copying the log takes, in bytes.
 pub(super) const MEMORY: u64 = HEAD as u64 + PIECE;
@@ -44,7 +44,7 @@ impl<'c> LogCopy<'c> {
     pub(super) fn new(copy: &'c Copy, hold: LogHold, block: Block, memory: WorkMemory) -> Result<Self> {
         let size = copy.shared.core.log.segment_size();
         let at = hold.from().0 / size * size;
-        Ok(LogCopy { copy, hold, at, block, memory, compressor: copy.compressor()? })
+        Ok(LogCopy { copy, hold, at, block, memory, compressor: copy.compression.compressor()? })
     }
 
     /// The body of the thread: copies the log from the segment that the backup's start lies in on, and what names the transactions

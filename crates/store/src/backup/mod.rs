@@ -23,6 +23,7 @@
 //! a content that is not in the backup. So at the end all pages that the log has changed since the start, and that were passed over, are
 //! copied as they are then, in use or not. Pages that are changed for the first time after that begin with their first contents.
 
+mod compress;
 pub(crate) mod format;
 mod lineage;
 mod log;
@@ -54,6 +55,7 @@ use crate::shared::Shared;
 use crate::space;
 use crate::stat::{Beside, Records, StatOptions, StatReport};
 use crate::{Error, Result};
+use compress::Compression;
 use format::{CONTENT_MAX, HEAD};
 use gannet_base::memory::Purpose;
 use gannet_base::sync::{Condvar, Mutex};
@@ -85,6 +87,8 @@ pub(crate) use verify::run as verify;
 const WORKERS: usize = 4;
 /// Requests that each of them has under way or at hand.
 const BLOCKS: usize = 3;
+/// As many blocks more a thread takes that compresses, about.
+const COMPRESSING: usize = 4;
 /// Bytes of pages in a frame, at least.
 const CONTENT_LEAST: u64 = 64 << 10;
 /// How often it is looked whether the log was copied.
@@ -123,7 +127,7 @@ struct Copy {
     page_size: usize,
     /// Pages of a frame, at most.
     frame_pages: usize,
-    level: Option<i32>,
+    compression: Compression,
     /// See [`Begin::start_lsn`].
     start: Lsn,
     /// Pages without a later change are left out.
@@ -252,9 +256,12 @@ fn run(
         }
         None => (None, None),
     };
-    let share = (engine.work_limit() / 2 / (WORKERS * BLOCKS) as u64).max(CONTENT_LEAST);
+    // A thread that compresses takes several times a block for that.
+    let parts = WORKERS * if compress.is_some() { BLOCKS + COMPRESSING } else { BLOCKS };
+    let share = (engine.work_limit() / 2 / parts as u64).max(CONTENT_LEAST);
     let frame_pages = ((1 << share.ilog2()).min(CONTENT_MAX as u64) / core.page_size as u64).max(1) as usize;
     let _memory = engine.memory(Purpose::Work, 2 * PageSet::memory(pages))?;
+    let compression = Compression::within(engine, compress, frame_pages * core.page_size, WORKERS)?;
     let mut copy = Copy {
         shared: Arc::clone(shared),
         job: watch.job().worker(),
@@ -262,7 +269,7 @@ fn run(
         backup_id: begin.backup_id,
         page_size: core.page_size,
         frame_pages,
-        level: compress,
+        compression,
         start: hold.from(),
         since: begin.parent.map(|parent| Lsn(parent.start_lsn)),
         new_groups,
@@ -383,7 +390,7 @@ impl Copy {
         let frames = pages.div_ceil(self.frame_pages as u64);
         let most = pages * self.page_size as u64 + frames * HEAD as u64;
         // What is compressed takes nobody knows how much.
-        if self.level.is_none() && (self.since.is_none() || self.candidates.lock().set.is_some()) {
+        if !self.compression.is_wanted() && (self.since.is_none() || self.candidates.lock().set.is_some()) {
             self.sink.check_room(most)?;
         }
         self.sink.expect(
@@ -459,13 +466,24 @@ impl Copy {
         let queue = engine.disk().queue(WORKERS * BLOCKS + 1)?;
         let bytes = (HEAD + this.frame_pages * this.page_size) as u64;
         let mut workers = Vec::with_capacity(WORKERS + 1);
-        for number in 0..=WORKERS {
+        for number in 0..=this.compression.workers() {
             let copy = Arc::clone(this);
-            let mut blocks = Vec::with_capacity(BLOCKS);
-            for _ in 0..if number == 0 { 1 } else { BLOCKS } {
-                blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
+            let take = || -> Result<_> {
+                let mut blocks = Vec::with_capacity(BLOCKS);
+                for _ in 0..if number == 0 { 1 } else { BLOCKS } {
+                    blocks.push(Block::new(&queue, engine.memory(Purpose::Io, bytes)?));
+                }
+                Ok((blocks, this.compression.memory(engine)?))
+            };
+            match take() {
+                Ok((blocks, memory)) => workers.push(move || {
+                    let _memory = memory;
+                    copy.copy_pages(blocks)
+                }),
+                // What compresses is content with fewer: the reserve, and one.
+                Err(Error::Memory(_)) if this.compression.is_wanted() && number > 1 => break,
+                Err(error) => return Err(this.compression.explained(error)),
             }
-            workers.push(move || copy.copy_pages(blocks));
         }
         run_crew("gannet-backup", Crew::StandsBy, watch, &this.stop, workers)
     }

@@ -7,6 +7,7 @@
 //! was taken before the start: whoever looks at the frame later finds it dirty.
 
 use super::Copy;
+use super::compress::Compressor;
 use super::format::{Codec, FrameKind, HEAD, Head};
 use super::slot::Slot;
 use crate::block::{Block, FileRange};
@@ -23,7 +24,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
 /// How often a page is looked at whose bytes on the device are not as they should be: they may be on their way.
 const LOOKS: u32 = 5;
@@ -68,7 +68,7 @@ impl Copy {
     pub(super) fn copy_pages(&self, mut free: Vec<Block>) -> Result<()> {
         let mut reading: VecDeque<(Block, Batch)> = VecDeque::with_capacity(free.len());
         let mut writing: VecDeque<(Block, Permit)> = VecDeque::with_capacity(free.len());
-        let mut scratch = self.compressor()?;
+        let mut scratch = self.compression.compressor()?;
         let mut counted = self.counting.as_ref().map(|records| records.begin());
         let result = loop {
             // With a permit at hand for something that is under way, nobody waits for another one.
@@ -364,55 +364,4 @@ impl Copy {
         let is_changed = is_new_map || self.since.is_none_or(|since| page::lsn(bytes) > since);
         Ok(if is_changed { Fate::Copied } else { Fate::Unchanged })
     }
-
-    pub(super) fn compressor(&self) -> Result<Compressor> {
-        Compressor::new(self.level)
-    }
-}
-
-/// Compresses the content of frames, where that is asked for.
-pub(super) struct Compressor {
-    zstd: Option<Encoder<'static>>,
-    out: Vec<u8>,
-}
-
-/// Between so many bytes it is looked whether anybody still wants them compressed: at the highest levels they take a twentieth of a second, and
-/// several times that where others have the processors.
-const COMPRESSED_AT_ONCE: usize = 64 << 10;
-
-impl Compressor {
-    fn new(level: Option<i32>) -> Result<Self> {
-        let zstd = level.map(Encoder::new).transpose().map_err(|error| cannot_compress(&error))?;
-        Ok(Compressor { zstd, out: Vec::new() })
-    }
-
-    /// Compresses the first `len` bytes in place; gives the new length, or `len` where nothing is saved. Ends with the error of `look`.
-    fn compress(&mut self, bytes: &mut [u8], len: usize, look: &dyn Fn() -> Result<()>) -> Result<usize> {
-        let Some(zstd) = &mut self.zstd else { return Ok(len) };
-        zstd.reinit().map_err(|error| cannot_compress(&error))?;
-        zstd.set_pledged_src_size(Some(len as u64)).map_err(|error| cannot_compress(&error))?;
-        // What does not get shorter by a block at least is stored as it is.
-        self.out.resize(len.saturating_sub(HEAD).max(1), 0);
-        let mut out = OutBuffer::around(&mut self.out[..]);
-        for piece in bytes[..len].chunks(COMPRESSED_AT_ONCE) {
-            look()?;
-            let mut piece = InBuffer::around(piece);
-            while piece.pos() < piece.src.len() {
-                zstd.run(&mut piece, &mut out).map_err(|error| cannot_compress(&error))?;
-                if out.pos() == out.capacity() {
-                    return Ok(len);
-                }
-            }
-        }
-        if zstd.finish(&mut out, true).map_err(|error| cannot_compress(&error))? > 0 {
-            return Ok(len);
-        }
-        let stored = out.pos();
-        bytes[..stored].copy_from_slice(&self.out[..stored]);
-        Ok(stored)
-    }
-}
-
-fn cannot_compress(error: &std::io::Error) -> Error {
-    Error::Invalid(format!("cannot compress: {error}"))
 }

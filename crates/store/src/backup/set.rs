@@ -4,7 +4,8 @@
 //! 1. What goes is a whole chain: a full backup with everything that adds to it, newest first, and of each the manifest first. A backup
 //!    that is left has all that it adds to, whatever moment that ends at; nothing goes while the manifest of one cannot be read, or its data is not as long
 //!    as that says, and none that one of another folder may add to which a backup here adds to.
-//! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off.
+//! 2. Nothing goes but complete backups of this very copy of the database, and what a backup of it has left that was broken off. A copy of a database's file
+//!    has the past of that one: of its past, too, what was named after a file of another name stays.
 //! 3. One backup of a database goes into a folder at a time: the lock `STEM.lock` there says so. So where files are objects, which nobody can
 //!    lock, data without a manifest was broken off. A folder that is used by its path and by a `file://` URL has the same lock both times: by
 //!    its path also that goes which a backup to the URL has left (`NAME#1`), which is not listed there.
@@ -145,7 +146,7 @@ impl Among<'_> {
         remove_unpublished(folder, &stem)?;
         let since = match since {
             None => None,
-            Some(Since::Latest) => Some(latest(folder, lineage)?.manifest),
+            Some(Since::Latest) => Some(latest(folder, lineage)?),
             Some(Since::Path(place)) => {
                 let here = folder.join(&place.path);
                 let found = BackupFile::find(&here).or_else(|error| {
@@ -153,13 +154,24 @@ impl Among<'_> {
                     BackupFile::find(place).map_err(|elsewhere| if is_name { error } else { elsewhere })
                 })?;
                 found.check_len()?;
-                Some(found.manifest)
+                Some(found)
             }
         };
+        let parent = since.as_ref().map(BackupFile::manifest);
         let kind = if since.is_some() { "incr" } else { "full" };
         let name = free_name(folder, &format!("{stem}-{}", time_name(clock::unix_micros())), kind)?;
         let destination = Destination::Folder { folder: folder.clone(), name: name.clone() };
-        let (manifest, statistics) = take(destination, since, watch)?;
+        let (manifest, statistics) = take(destination, since.map(|since| since.manifest), watch)?;
+        // Nobody but another copy of the database, by another lock, or a person removes it meanwhile.
+        if let Some(parent) = parent
+            && parent.disk.exists(&parent.path).is_ok_and(|exists| !exists)
+        {
+            remove_whole(folder, &name)?;
+            return Err(Error::Backup(format!(
+                "{:?} was removed while this backup was taken, which adds to it: take a full one",
+                parent.path
+            )));
+        }
         // The backup is complete, whatever becomes of older ones.
         let (removed, complaint) = match keep.map(|keep| self.retain(&manifest, keep as usize, watch)) {
             None => (Vec::new(), None),
@@ -193,14 +205,17 @@ impl Among<'_> {
         if let Some(error) = unread {
             return Err(error);
         }
-        let own: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
+        let stem = lineage.stem();
+        let is_others = |one: &BackupFile| stem_of(&one.name).is_some_and(|other| other != stem);
+        let past: Vec<_> = all.iter().filter(|one| lineage.is_past(&one.manifest)).collect();
+        let own: Vec<_> = past.iter().copied().filter(|one| !is_others(one)).collect();
         // What is not whole is nothing to keep in place of an older one.
         for one in &own {
             let _permit = before()?;
             one.check_len()?;
         }
         let mut full: Vec<_> = own.iter().filter(|one| !one.manifest.is_incremental()).collect();
-        let root = root_of(latest, &own);
+        let root = root_of(latest, &past);
         // Of one copy the log says which is older, whatever the clock said; where it has not moved, the one of the latest is the newest.
         full.sort_by_key(|one| {
             let begin = &one.manifest.begin;
@@ -225,6 +240,8 @@ impl Among<'_> {
             }
             from += 1;
         }
+        // What another file's backup is a copy of stays with it.
+        doomed.retain(|&id| !all.iter().any(|one| one.manifest.begin.backup_id == id && is_others(one)));
         // Backups of another copy of the database stay, and so does what they add to.
         let parent_of = |one: &BackupFile| one.manifest.begin.parent.map(|parent| parent.backup_id);
         while let Some(needed) = all
@@ -242,6 +259,10 @@ impl Among<'_> {
             for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
                 {
                     let _permit = before()?;
+                    if let Some(new) = newcomer(folder, &all, latest, lineage)? {
+                        let more = format!("{new} came meanwhile, and may add to one of them");
+                        return Err(Error::Backup(more));
+                    }
                     disk.remove(&one.manifest().path)?;
                     disk.sync_dir(&folder.path)?;
                 }
@@ -249,7 +270,7 @@ impl Among<'_> {
                 removed.push(one.name.clone());
             }
         }
-        removed.extend(remove_leftovers(folder, &lineage.stem(), &mut before)?);
+        removed.extend(remove_leftovers(folder, &stem, &mut before)?);
         disk.sync_dir(&folder.path)?;
         let unknown =
             |one: &&BackupFile| lineage.is_same_database(&one.manifest) && !lineage.is_past(&one.manifest);
@@ -261,7 +282,28 @@ impl Among<'_> {
                 one.path()
             )
         });
-        Ok((removed, both(spared, complaint)))
+        // Of a file that goes on by itself nobody here has to care.
+        let goes_on = |stem: Option<&str>| {
+            all.iter().any(|one| {
+                stem_of(&one.name) == stem
+                    && lineage.is_same_database(&one.manifest)
+                    && !lineage.is_past(&one.manifest)
+            })
+        };
+        let is_left = |one: &&&BackupFile| {
+            is_others(one)
+                && !one.manifest.is_incremental()
+                && one.manifest.begin.backup_id != root
+                && !goes_on(stem_of(&one.name))
+        };
+        let renamed = past.iter().find(is_left).filter(|_| full.len() >= keep).map(|one| {
+            format!(
+                "{} stays: it was taken when the file had another name than {stem}, or of one that this is a copy of: where nobody wants it any more, \
+                 remove it with all that adds to it, or move them away",
+                one.path()
+            )
+        });
+        Ok((removed, both(both(spared, complaint), renamed)))
     }
 }
 
@@ -475,9 +517,47 @@ fn spare_ancestors(doomed: &mut Vec<u64>, all: &[BackupFile], lineage: &Lineage)
     })
 }
 
+/// The stem of the database that [`Database::backup_into`] has given a backup of this name; `None` where the name is somebody else's.
+fn stem_of(name: &str) -> Option<&str> {
+    let (before_kind, _) = name.rsplit_once('-')?;
+    let (stem, _) = before_kind.rsplit_once('-')?;
+    is_time_and_kind(&name[stem.len() + 1..]).then_some(stem)
+}
+
 /// Whether a backup's name is one that [`Database::backup_into`] gives to a database of this stem.
 fn is_of(stem: &str, name: &str) -> bool {
-    name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_time_and_kind)
+    stem_of(name) == Some(stem)
+}
+
+/// A backup of the same database that is neither the latest nor among those that were there: another copy's, which has a lock of its own.
+fn newcomer(
+    folder: &BackupPlace,
+    known: &[BackupFile],
+    latest: &Manifest,
+    lineage: &Lineage,
+) -> Result<Option<String>> {
+    for name in folder.disk.list(&folder.path)?.iter().filter_map(|name| name.strip_suffix(MANIFEST)) {
+        if known.iter().any(|one| one.name == name) {
+            continue;
+        }
+        let place = manifest_place(folder, name);
+        let one = match BackupFile::find(&place) {
+            // One of another database, that has gone since.
+            Err(_) if !folder.disk.exists(&place.path)? => continue,
+            one => one?,
+        };
+        if lineage.is_same_database(&one.manifest) && one.manifest.begin.backup_id != latest.begin.backup_id {
+            return Ok(Some(one.path()));
+        }
+    }
+    Ok(None)
+}
+
+/// Removes a backup that is complete: the manifest first, durably.
+fn remove_whole(folder: &BackupPlace, name: &str) -> Result<()> {
+    folder.disk.remove(&manifest_place(folder, name).path)?;
+    folder.disk.sync_dir(&folder.path)?;
+    remove_by_steps(&data_place(folder, name), &mut || Ok(None))
 }
 
 /// Holds a backup of which the manifest is missing, or anything else, as nobody writes it; `None` where somebody does, or nobody knows. Where
@@ -621,7 +701,11 @@ fn is_folder(place: &BackupPlace) -> Result<bool> {
         };
     }
     match listed {
-        Ok(names) => Ok(!names.is_empty()),
+        // What no folder of this store is around is one, whatever is in it.
+        Ok(names) => Ok(!names.is_empty() || {
+            let around = place.disk.exists(&place.parent().path);
+            around.is_err_and(|error| error.kind() == gannet_io::ErrorKind::Invalid)
+        }),
         // What lies behind a file's name is not there either.
         Err(error) if error.kind() == gannet_io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),

@@ -317,7 +317,13 @@ impl Drop for Files {
                     return disk.leave(&data_place(&self.folder, &self.name).path);
                 }
             }
-            let _ = remove_by_steps(&data_place(&self.folder, &self.name), &mut || Ok(None));
+            let data = data_place(&self.folder, &self.name);
+            let removed = remove_by_steps(&data, &mut || Ok(None));
+            let is_gone =
+                |error: &Error| matches!(error, Error::Io(error) if error.kind() == ErrorKind::NotFound);
+            if disk.holds_objects() && removed.is_err_and(|error| !is_gone(&error)) {
+                disk.leave(&data.path);
+            }
             let _ = disk.sync_dir(&self.folder.path);
         }
     }
