@@ -38,7 +38,7 @@ use gannet_base::sync::Mutex;
 use gannet_base::sync::atomic::AtomicU64;
 use gannet_base::sync::atomic::Ordering::Relaxed;
 use gannet_store::{Database, Durability, Transaction, TransactionOptions, Tree, View};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ const OID_BLOCK: u32 = 64;
 const SEQUENCE_BLOCK: u32 = 32;
 /// Row numbers reserved at once.
 const ROW_BLOCK: u64 = 4096;
+/// So many counters may be in memory beside twice those of the definitions in force.
+const COUNTERS_SPARE: usize = 64;
 
 /// Creates the tree of the counters in a new database.
 pub(super) fn bootstrap(transaction: &mut Transaction) -> Result<()> {
@@ -140,8 +142,7 @@ impl Numbers {
         let mut transaction = database.begin(TransactionOptions::default());
         let view = transaction.view();
         let tree = view.tree(TREE)?.ok_or_else(damaged)?;
-        let counters: std::collections::HashSet<Oid> =
-            catalog.sequences.values().map(|s| s.counter).collect();
+        let counters: HashSet<Oid> = catalog.sequences.values().map(|s| s.counter).collect();
         let mut orphans = Vec::new();
         let mut scan = view.scan(&tree, (Bound::Unbounded, Bound::Unbounded))?;
         while let Some((key, _)) = scan.next()? {
@@ -326,6 +327,28 @@ impl Numbers {
             transaction.delete(&self.tree, key)?;
         }
         Ok(transaction.commit()?)
+    }
+
+    /// Counters of rows and of sequences in memory.
+    #[cfg(test)]
+    pub(super) fn in_memory(&self) -> (usize, usize) {
+        (self.rows.lock().len(), self.sequences.lock().len())
+    }
+
+    /// Lets go of counters in memory that the definitions in force do not have, once they are many: those of what was rolled back, or made and dropped
+    /// by one transaction. Nothing is committed meanwhile that has them. Those of a transaction that goes on are nobody's but its own, which reads
+    /// what is stored when it wants the next number; what is stored of all of them goes when the database is opened.
+    pub fn trim(&self, catalog: &Catalog) {
+        let mut rows = self.rows.lock();
+        if rows.len() > 2 * catalog.tables.len() + COUNTERS_SPARE {
+            rows.retain(|oid, _| catalog.tables.contains_key(oid));
+        }
+        drop(rows);
+        let mut sequences = self.sequences.lock();
+        if sequences.len() > 2 * catalog.sequences.len() + COUNTERS_SPARE {
+            let counters: HashSet<Oid> = catalog.sequences.values().map(|s| s.counter).collect();
+            sequences.retain(|counter, _| counters.contains(counter));
+        }
     }
 
     /// Stores where sequences stand exactly, so that an orderly end leaves no gaps. For who closes the database.

@@ -131,6 +131,31 @@ fn what_a_durable_transaction_used_is_not_given_again_after_a_crash() {
 }
 
 #[test]
+fn counters_of_what_was_never_committed_are_let_go_of_and_give_no_number_twice() {
+    let disk = SimDisk::new(1);
+    let database = create(&disk);
+    let s = sequence(7);
+    define(&database, &s);
+    let catalog = load(&database);
+    let given = numbers(&database);
+    assert_eq!(next(&given, &s).unwrap(), 1);
+    let (own_rows, own_values) = (table(2000), sequence(3000));
+    assert_eq!((given.row_id(&own_rows).unwrap(), next(&given, &own_values).unwrap()), (1, 1));
+    for oid in 4000..4100 {
+        given.row_id(&table(oid)).unwrap();
+        next(&given, &sequence(oid + 1000)).unwrap();
+    }
+    assert_eq!(given.in_memory(), (101, 102));
+    given.trim(&catalog);
+    assert_eq!(given.in_memory(), (0, 1));
+    assert_eq!(next(&given, &s).unwrap(), 2);
+    // Whose transaction goes on gets others.
+    assert!(given.row_id(&own_rows).unwrap() > 1 && next(&given, &own_values).unwrap() > 1);
+    given.trim(&catalog);
+    assert_eq!(given.in_memory(), (1, 2), "few are kept");
+}
+
+#[test]
 fn an_orderly_end_leaves_no_gap_in_a_sequence() {
     let disk = SimDisk::new(1);
     let database = create(&disk);

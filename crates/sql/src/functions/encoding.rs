@@ -4,6 +4,7 @@ use super::arguments::{bytes, text};
 use super::string::reserve;
 use super::{Call, Function};
 use crate::types::Value;
+use crate::types::text::read_hex;
 use crate::{Error, Result, SqlState};
 
 fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -19,21 +20,6 @@ pub(super) fn hex(bytes: &[u8]) -> String {
         }
     }
     out
-}
-
-fn from_hex(text: &str) -> Result<Vec<u8>> {
-    let mut digits = text.chars().filter(|c| !matches!(c, ' ' | '\n' | '\t' | '\r'));
-    let digit = |c: char| {
-        let digit = c.to_digit(16).ok_or_else(|| bad(format!("invalid hexadecimal digit: \"{c}\"")));
-        digit.map(|digit| digit as u8)
-    };
-    let mut out = Vec::with_capacity(text.len() / 2);
-    while let Some(high) = digits.next() {
-        let high = digit(high)?;
-        let low = digits.next().ok_or_else(|| bad("invalid hexadecimal data: odd number of digits"))?;
-        out.push(high << 4 | digit(low)?);
-    }
-    Ok(out)
 }
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -171,7 +157,7 @@ fn decode(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     // The bytes, and where they are moved to.
     reserve(call, text.len().checked_mul(2))?;
     let bytes = match encoding.to_ascii_lowercase().as_str() {
-        "hex" => from_hex(text)?,
+        "hex" => read_hex(text)?,
         "base64" => from_base64(text)?,
         "escape" => from_escaped(text)?,
         _ => return Err(unknown(encoding)),

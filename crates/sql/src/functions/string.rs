@@ -8,8 +8,10 @@ use crate::types::cast;
 use crate::types::text as output;
 use crate::types::{NO_MODIFIER, Type, Value};
 use crate::{Error, Result, SqlState};
+use ::regex::Regex;
 use compact_str::CompactString;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 /// Largest value, as in PostgreSQL.
 const LIMIT_BYTES: usize = 0x3fff_ffff;
@@ -178,13 +180,20 @@ fn upper(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     gathered(call, text.chars().map(upper_char))
 }
 
+/// Whether a character is a digit of some script: `²` and `½` are none.
+fn is_digit(c: char) -> bool {
+    static DIGIT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\A\p{Nd}").ok());
+    let is_one = || DIGIT.as_ref().is_some_and(|digit| digit.is_match(c.encode_utf8(&mut [0; 4])));
+    c.is_ascii_digit() || (c.is_numeric() && is_one())
+}
+
 fn initcap(call: &Call<'_, '_>, a: &[Value]) -> Result<Value> {
     let text = text(a, 0)?;
     reserve(call, Some(text.len()))?;
     let mut within = false;
     let capital = |c: char| {
         let mapped = if within { lower_char(c) } else { upper_char(c) };
-        within = c.is_alphanumeric();
+        within = c.is_alphabetic() || is_digit(c);
         mapped
     };
     gathered(call, text.chars().map(capital))

@@ -362,7 +362,15 @@ impl Shared {
         self.plans.follow(version);
         // What is left of them goes at the next start; the definitions are committed all the same.
         let _ = self.numbers.forget(base, private);
+        self.trim_numbers();
         Ok(())
+    }
+
+    /// Lets go of counters that no definition in force has: behind a change of definitions, or its rollback.
+    pub(super) fn trim_numbers(&self) {
+        // Held meanwhile, so that nothing which is let go of comes into force.
+        let catalog = self.catalog.read();
+        self.numbers.trim(&catalog);
     }
 
     pub(super) fn enter(&self, role: &Role, activity: &Arc<Live>, interrupt: &Interrupt) -> i32 {

@@ -427,6 +427,11 @@ impl SessionState {
         self.handle.0.numbers.current(view, sequence)
     }
 
+    /// See [`Numbers::trim`](crate::catalog::Numbers::trim): for who does not commit the definitions that he has changed.
+    pub(super) fn trim_numbers(&self) {
+        self.handle.0.trim_numbers();
+    }
+
     /// A number for a new row of a table without primary key: never given before, whatever crashed or was rolled back.
     pub fn next_row_id(&self, table: &Table) -> Result<u64> {
         self.handle.0.numbers.row_id(table)

@@ -328,7 +328,9 @@ impl Open {
         if !self.savepoints.is_empty() {
             return self.go_back(state);
         }
-        self.private = None;
+        if self.private.take().is_some() {
+            state.trim_numbers();
+        }
         self.held.clear();
         state.undo_settings(self.settings, false);
         state.interrupt.set_canceller(None);
@@ -359,6 +361,9 @@ impl Open {
 
     /// Rolls back.
     pub(super) fn rollback(mut self, state: &SessionState) -> Result<()> {
+        if self.private.is_some() {
+            state.trim_numbers();
+        }
         state.interrupt.set_canceller(None);
         state.undo_settings(self.settings, false);
         match self.transaction.take() {

@@ -172,6 +172,10 @@ impl Line {
     fn offset(&mut self, seconds: i64) {
         self.word(if seconds < 0 { b"-" } else { b"+" });
         let rest = seconds.abs();
+        // A zone by its number of hours may be farther away than any is.
+        if rest / 3600 >= 100 {
+            self.word(&[b'0' + (rest / 360_000) as u8]);
+        }
         self.two(rest / 3600);
         if rest % 3600 != 0 {
             self.word(b":");

@@ -56,7 +56,7 @@ impl Zone {
         };
         if let Some(hours) = parse_hours(name) {
             let seconds = (hours * 3600.0) as i64;
-            if seconds.abs() > MAX_OFFSET {
+            if seconds.unsigned_abs() > MAX_OFFSET as u64 {
                 return Err(invalid().detail("UTC timezone offset is out of range."));
             }
             let east = offset_text(seconds);

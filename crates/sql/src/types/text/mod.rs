@@ -16,7 +16,7 @@ mod size;
 mod tests;
 
 pub use names::{quote_identifier, relation_name, relation_number, split_name, type_named};
-pub use scalars::{read_bool, write_float4, write_float8};
+pub use scalars::{read_bool, read_hex, write_float4, write_float8};
 pub use size::{TextSize, text_size};
 
 use super::datetime::{self, Zone};

@@ -300,7 +300,8 @@ pub(super) fn read_bytes(text: &str) -> Result<Arc<[u8]>> {
     Ok(bytes.into())
 }
 
-fn read_hex(text: &str) -> Result<Vec<u8>> {
+/// Bytes of two hexadecimal digits each; white space may stand between those of two bytes. Error: 22023.
+pub fn read_hex(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut characters = text.chars();
     let digit = |character: char| -> Result<u8> {
