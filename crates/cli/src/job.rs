@@ -10,7 +10,7 @@ use crate::{doctor, serve, sql};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_base::units::format_size;
 use gannet_io::residency;
-use gannet_server::frontend::{Address, Column, Connection, Failure, Receiver, Report};
+use gannet_server::frontend::{Address, Column, Connection, Failure, GiveUp, Receiver, Report};
 use gannet_sql::load::Request;
 use gannet_store::{
     ArchiveReport, ArchiveState, Database, Engine, EngineOptions, JobKind, JobOrder, JobReport, Jobs,
@@ -401,9 +401,13 @@ where
 
 // ---- by a server -----------------------------------------------------------------------------------------------------
 
+/// Whether whoever waits for a server is to give up.
+fn give_up() -> GiveUp {
+    Arc::new(|| interrupt::check().is_err())
+}
+
 pub(crate) fn connect(address: &Address, command: &str) -> Result<Connection> {
-    let give_up = Arc::new(|| interrupt::check().is_err());
-    let opened = Connection::open_unless(address, &format!("gannet {command}"), give_up);
+    let opened = Connection::open_unless(address, &format!("gannet {command}"), give_up());
     // Whatever it failed with: it is known why.
     interrupt::check()?;
     opened.map_err(|failure| match failure {
@@ -517,7 +521,20 @@ pub(crate) fn ask(connection: &mut Connection, query: &str) -> Result<String> {
         answer = values.last().copied().flatten().unwrap_or_default().to_owned();
         Ok(())
     };
-    connection.query(query, &mut Listening::new(row, None)).map_err(|failure| anyhow!("{failure}"))?;
+    unless_interrupted(connection, |connection| connection.query(query, &mut Listening::new(row, None)))?
+        .map_err(|failure| anyhow!("{failure}"))?;
+    Ok(answer)
+}
+
+/// Asks a server what takes no time, and gives up with Ctrl-C whether or not it answers.
+pub(crate) fn unless_interrupted<T>(
+    connection: &mut Connection,
+    ask: impl FnOnce(&mut Connection) -> T,
+) -> Result<T> {
+    connection.wait_unless(Some(give_up()));
+    let answer = ask(connection);
+    connection.wait_unless(None);
+    interrupt::check()?;
     Ok(answer)
 }
 

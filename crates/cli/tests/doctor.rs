@@ -4,7 +4,7 @@ mod common;
 
 use common::{Served, ends, gannet, run};
 use serde_json::Value;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -234,6 +234,32 @@ fn ctrl_c_ends_the_wait_for_a_silent_server() {
         let (mut socket, _) = listener.accept().unwrap();
         // It has asked, and waits for an answer.
         socket.read_exact(&mut [0; 8]).unwrap();
+        assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
+        let output = waiting.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{command:?}: {output:?}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_a_server_that_is_silent_once_it_has_let_somebody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("postgres://root@{}/s", listener.local_addr().unwrap());
+    let backup = [&address, "backups", "--job-pace", "full"];
+    for command in [vec!["doctor", &address], [&["backup"], &backup[..]].concat()] {
+        let mut waiting = gannet(folder.path(), &command);
+        let waiting = waiting.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let waiting = waiting.spawn().unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        // No encryption; then whoever it is may come in.
+        socket.read_exact(&mut [0; 8]).unwrap();
+        socket.write_all(b"N").unwrap();
+        let mut len = [0; 4];
+        socket.read_exact(&mut len).unwrap();
+        let rest = u64::from(u32::from_be_bytes(len)) - 4;
+        std::io::copy(&mut (&mut socket).take(rest), &mut std::io::sink()).unwrap();
+        socket.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+        socket.read_exact(&mut [0; 5]).unwrap();
         assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
         let output = waiting.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{command:?}: {output:?}");

@@ -264,13 +264,15 @@ struct Ends {
 
 struct Begun {
     token: u64,
+    /// The file of a write: as long as that is under way it is not closed, also where nobody else holds it any more.
+    _file: Option<Arc<dyn File>>,
     /// The number of a write, or why its begin could not be written down; none for a read.
     write: Option<Result<u64>>,
 }
 
 impl Completion for Ends {
     fn complete(&self, index: u64, result: Result<()>) {
-        let Begun { token, write } = &self.requests[index as usize];
+        let Begun { token, write, .. } = &self.requests[index as usize];
         let result = match write {
             None => result,
             Some(Ok(id)) => self.trace.end(*id, result),
@@ -292,7 +294,7 @@ impl RecordedQueue {
     fn begin(&self, request: Request, index: usize) -> (Begun, Request) {
         let token = request.token;
         let Some(file) = request.file.as_any().downcast_ref::<RecordedFile>() else {
-            return (Begun { token, write: None }, Request { token: index as u64, ..request });
+            return (Begun { token, _file: None, write: None }, Request { token: index as u64, ..request });
         };
         let (durability, atomic) = match request.direction {
             Direction::Read => (None, false),
@@ -305,7 +307,8 @@ impl RecordedQueue {
             self.trace.begin(|id| Event::Write { id, file, offset, durable, atomic, data: &data })
         });
         let under = Arc::clone(&file.under);
-        (Begun { token, write }, Request { file: under, token: index as u64, ..request })
+        let held = write.is_some().then(|| Arc::clone(&request.file));
+        (Begun { token, _file: held, write }, Request { file: under, token: index as u64, ..request })
     }
 }
 

@@ -51,11 +51,11 @@ impl Completion for Told {
 }
 
 /// Writes by a queue, in two slices.
-fn submit(queue: &Arc<dyn Queue>, file: &Arc<dyn File>, offset: u64, direction: Direction, byte: u8) {
+fn submit(queue: &Arc<dyn Queue>, file: Arc<dyn File>, offset: u64, direction: Direction, byte: u8) {
     let mut parts = [filled(byte, 4), filled(byte, 4)];
     let slices = parts.iter_mut().map(|part| IoSlice { address: part.as_mut_ptr(), len: part.len() });
     let request = Request {
-        file: Arc::clone(file),
+        file,
         direction,
         class: Class::Commit,
         offset,
@@ -80,8 +80,8 @@ fn step(disk: &RecordedDisk, queue: &Arc<dyn Queue>, random: &mut Generator, byt
     let durability = if random.one_in(3) { Durability::Durable } else { Durability::Cached };
     match random.below(10) {
         0..3 => file.write_at(Class::Commit, offset, &filled(byte, sectors), durability).unwrap(),
-        3 => submit(queue, &file, offset, Direction::Write(durability), byte),
-        4 => submit(queue, &file, offset, Direction::WriteAtomic(durability), byte),
+        3 => submit(queue, Arc::clone(&file), offset, Direction::Write(durability), byte),
+        4 => submit(queue, Arc::clone(&file), offset, Direction::WriteAtomic(durability), byte),
         5 => file.sync(Class::Commit).unwrap(),
         6 => disk.sync_dir(Path::new("/d")).unwrap(),
         7 => file.allocate(offset, sectors * 4096).unwrap(),
@@ -198,4 +198,21 @@ fn an_operation_that_cannot_be_recorded_fails() {
     assert_eq!(again.unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(disk.sync_dir(Path::new("/")).unwrap_err().kind(), ErrorKind::NoSpace);
     file.sync(Class::Commit).unwrap();
+}
+
+#[test]
+fn a_file_that_nobody_holds_any_more_is_closed_behind_the_writes_that_are_under_way() {
+    let pair = Pair::new();
+    let queue = pair.recorded.queue(4).unwrap();
+    let file = pair.recorded.open(Path::new("/a"), &OpenOptions::create_new()).unwrap();
+    submit(&queue, file, 0, Direction::Write(Durability::Cached), 7);
+    let (mut ended, mut is_closed) = (false, false);
+    let mut reader = Reader::open(&pair.folder.path().join("trace")).unwrap();
+    while let Some(event) = reader.read().unwrap() {
+        ended |= matches!(event, Event::Ended { .. });
+        is_closed |= matches!(event, Event::Closed { .. });
+        assert!(ended || !is_closed);
+    }
+    assert!(ended && is_closed);
+    pair.replay();
 }

@@ -222,10 +222,18 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// A file that is appended to.
+#[derive(Debug)]
+struct Appended {
+    file: File,
+    /// What the system said when that failed: nothing is any more. 0: it said nothing.
+    failed: Option<i32>,
+}
+
 /// Appends events to a trace. Any number of threads may.
 #[derive(Debug)]
 pub struct Writer {
-    file: Mutex<File>,
+    file: Mutex<Appended>,
     next_number: AtomicU64,
 }
 
@@ -255,7 +263,7 @@ impl Writer {
     }
 
     fn of(file: File) -> Self {
-        Writer { file: Mutex::new(file), next_number: AtomicU64::new(1) }
+        Writer { file: Mutex::new(Appended { file, failed: None }), next_number: AtomicU64::new(1) }
     }
 
     /// A number for a file or a transfer that no other one has.
@@ -273,7 +281,15 @@ impl Writer {
         let sum = checksum::seeded(len.into(), body);
         frame[..4].copy_from_slice(&len.to_le_bytes());
         frame[4..FRAME].copy_from_slice(&sum.to_le_bytes());
-        self.file.lock().write_all(&frame)
+        let mut appended = self.file.lock();
+        // What follows a gap would prove what is not so.
+        match appended.failed {
+            None => {}
+            Some(0) => return Err(io::Error::other("an event before could not be written down")),
+            Some(code) => return Err(io::Error::from_raw_os_error(code)),
+        }
+        let written = appended.file.write_all(&frame);
+        written.inspect_err(|error| appended.failed = Some(error.raw_os_error().unwrap_or_default()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a running server says of itself: settings, memory, forecasts, alarms, files.
 
 use super::{Remarks, Weight};
+use crate::job;
 use anyhow::{Result, anyhow};
 use gannet_io::{Memory, Pressure};
 use gannet_server::frontend::{Column, Connection, Receiver, Report};
@@ -48,7 +49,8 @@ impl Receiver for Taken {
 
 fn ask(connection: &mut Connection, sql: &str) -> Result<Vec<Value>> {
     let mut taken = Taken::default();
-    connection.query(sql, &mut taken).map_err(|failure| anyhow!("the server does not say: {failure}"))?;
+    job::unless_interrupted(connection, |connection| connection.query(sql, &mut taken))?
+        .map_err(|failure| anyhow!("the server does not say: {failure}"))?;
     Ok(taken.rows)
 }
 

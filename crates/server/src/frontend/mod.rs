@@ -256,6 +256,17 @@ impl Connection {
         Ok(connection)
     }
 
+    /// From now on the server is waited for unless somebody gives up, which is looked at ten times a second; `None`: as long as it takes. The connection
+    /// of whoever gives up is of no use any more.
+    pub fn wait_unless(&mut self, give_up: Option<GiveUp>) {
+        let patience = Patience::default();
+        let patience = match give_up {
+            Some(give_up) => patience.unless(give_up),
+            None => patience,
+        };
+        self.layer.get_mut().socket().set_patience(patience);
+    }
+
     /// Where it leads.
     pub fn address(&self) -> &Address {
         &self.address

@@ -101,6 +101,8 @@ pub struct ArchiveReport {
     pub written_bytes: u64,
     /// Since when it fails, in microseconds since 1970-01-01 UTC; 0 where it does not.
     pub failing_since_unix_us: u64,
+    /// For how long, in seconds, whatever the clock showed meanwhile; 0 where it does not fail.
+    pub failing_seconds: f64,
     /// Why it failed last.
     pub error: Option<String>,
     /// The newest gap: log from the one LSN to the other is not in the archive.
@@ -178,6 +180,7 @@ impl Status {
             },
             written_bytes: inner.written,
             failing_since_unix_us: inner.failing.map_or(0, |(_, unix_us)| unix_us),
+            failing_seconds: inner.failing.map_or(0.0, |(since, _)| since.elapsed().as_secs_f64()),
             error: inner.error.clone(),
             gap: (inner.gap != (0, 0)).then_some(inner.gap),
             gap_is_open: inner.gap.1 > inner.backup_end,
@@ -213,8 +216,7 @@ impl ArchiveReport {
 
     /// Whether it has failed for long.
     pub(crate) fn fails_for_long(&self) -> bool {
-        let since = clock::unix_micros().saturating_sub(self.failing_since_unix_us);
-        self.failing_since_unix_us > 0 && Duration::from_micros(since) > VERY_LATE
+        self.failing_seconds > VERY_LATE.as_secs_f64()
     }
 
     /// How long an archive may be behind before it is an alarm, in seconds.
