@@ -213,7 +213,7 @@ pub(crate) async fn put_own(
     }
 }
 
-/// Deletes an object. Where an answer was lost it is done again, and there may be none any more. (As above: the crate does not repeat it.)
+/// Deletes an object of a name that nobody else uses. Where an answer was lost it is done again, and there may be none any more. (As above: the crate does not repeat it.)
 pub(crate) async fn delete(store: &dyn ObjectStore, key: &Key) -> object_store::Result<()> {
     use object_store::Error as E;
     let mut attempt = 1;
@@ -228,14 +228,29 @@ pub(crate) async fn delete(store: &dyn ObjectStore, key: &Key) -> object_store::
     }
 }
 
-/// Deletes an object, if what stands in it says that it is one's own.
+/// Deletes an object, if what stands in it says that it is one's own. Before it is done again, too: what was deleted may be another one's by then.
 pub(crate) async fn delete_own(
     store: &dyn ObjectStore,
     key: &Key,
     is_own: impl Fn(&[u8]) -> bool,
 ) -> object_store::Result<()> {
-    let (bytes, _) = read_back(store, key).await?;
-    if is_own(&bytes) { delete(store, key).await } else { Ok(()) }
+    use object_store::Error as E;
+    let mut attempt = 1;
+    loop {
+        let there = match read_back(store, key).await {
+            Err(E::NotFound { .. }) if attempt > 1 => return Ok(()),
+            there => there?.0,
+        };
+        if !is_own(&there) {
+            return Ok(());
+        }
+        match store.delete(key).await {
+            Err(E::Generic { .. }) if attempt < ATTEMPTS => {}
+            deleted => return deleted,
+        }
+        tokio::time::sleep(PAUSE * attempt).await;
+        attempt += 1;
+    }
 }
 
 /// What an object holds, and its version.
@@ -344,7 +359,12 @@ impl Disk for ObjectDisk {
 
     /// Also for whoever has given up, and then for some seconds only: it takes back what was broken off.
     fn remove(&self, path: &Path) -> Result<()> {
-        self.0.check_lock("remove", path)?;
+        // Nor does anybody wait who takes back what has failed.
+        if !self.0.check_not_lost("remove", path)? {
+            let what =
+                "the lock could not be renewed in time: nothing is removed before it is known who has it";
+            return Err(Error::new(ErrorKind::Locked, "remove", path, what));
+        }
         if let Some(local) = &self.0.local {
             local.remove_staged(path)?;
         }

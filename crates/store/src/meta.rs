@@ -223,6 +223,12 @@ impl Meta {
     /// Writes the header durably, over the older copy.
     pub(crate) fn write(&mut self, file: &dyn File) -> Result<()> {
         self.sequence += 1;
+        self.write_again(file)
+    }
+
+    /// Writes it durably where it was read from, as it was. A write of it that has failed may be read all the same: where it is torn now, the copy that is
+    /// durable is left.
+    pub(crate) fn write_again(&self, file: &dyn File) -> Result<()> {
         let copy = self.copy_page(0);
         let mut page = self.encode();
         page::seal(&mut page, copy, self.database_id);

@@ -158,6 +158,11 @@ impl Made {
 pub(super) struct RowCharges(Vec<WorkMemory>);
 
 impl RowCharges {
+    /// Keeps what something of the row is charged as.
+    pub(super) fn hold(&mut self, memory: WorkMemory) {
+        self.0.push(memory);
+    }
+
     /// Gives them back: the row is no more, or somebody else has charged it.
     #[inline]
     pub(super) fn clear(&mut self) {

@@ -31,9 +31,11 @@ mod table_scan;
 mod update;
 mod writer;
 
-use super::{Context, Operator};
+use super::{Context, LARGE_BYTES, Operator};
 use crate::Result;
 use crate::physical::{Node, Plan};
+use gannet_base::memory::Purpose;
+use gannet_store::WorkMemory;
 pub(super) use parts::{PartReader, Parts, Reached};
 pub(crate) use point::fetch_one;
 
@@ -65,6 +67,14 @@ pub(super) fn open(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result
         Node::Delete { input, delete } => Box::new(delete::Delete::new(open(input)?, delete)),
         _ => return Ok(None),
     }))
+}
+
+/// What copies of a row that take so many bytes are charged as; nothing where they are few.
+fn long_row(context: &Context<'_>, bytes: usize) -> Result<Option<WorkMemory>> {
+    if bytes <= LARGE_BYTES {
+        return Ok(None);
+    }
+    Ok(Some(context.session.engine.memory(Purpose::Work, bytes as u64)?))
 }
 
 #[cfg(test)]

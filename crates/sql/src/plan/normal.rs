@@ -538,7 +538,8 @@ fn member(subquery: &Subquery, arguments: &[Scalar], left: &ColumnSet) -> Option
 }
 
 fn decorrelated(right: Rel, on: Vec<Scalar>, left: &ColumnSet) -> Option<(Rel, Vec<Scalar>)> {
-    if free(&right).intersects(left) || rel_is_volatile(&right) {
+    // A volatile condition is computed for the rows of the subquery, as many as there are.
+    if free(&right).intersects(left) || rel_is_volatile(&right) || on.iter().any(is_volatile) {
         return None;
     }
     let columns = output_set(&right);

@@ -253,15 +253,16 @@ impl Among<'_> {
             doomed.retain(|&id| id != needed);
         }
         let spared = spare_ancestors(&mut doomed, &all, lineage);
-        let mut removed = Vec::new();
+        let (mut removed, mut stopped) = (Vec::new(), None);
         // What others add to goes last.
-        for id in doomed.iter().rev() {
+        'all: for id in doomed.iter().rev() {
             for one in own.iter().filter(|one| one.manifest.begin.backup_id == *id) {
                 {
                     let _permit = before()?;
                     if let Some(new) = newcomer(folder, &all, latest, lineage)? {
-                        let more = format!("{new} came meanwhile, and may add to one of them");
-                        return Err(Error::Backup(more));
+                        let why = "came meanwhile, and may add to one of the older backups: they stay until the next time";
+                        stopped = Some(format!("{new} {why}"));
+                        break 'all;
                     }
                     disk.remove(&one.manifest().path)?;
                     disk.sync_dir(&folder.path)?;
@@ -303,7 +304,7 @@ impl Among<'_> {
                 one.path()
             )
         });
-        Ok((removed, both(both(spared, complaint), renamed)))
+        Ok((removed, both(both(spared, stopped), both(complaint, renamed))))
     }
 }
 

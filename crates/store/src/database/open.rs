@@ -218,10 +218,8 @@ impl Database {
         }
         // From here on it is written to.
         new_folder.is_new = false;
-        if crashed {
-            // A write of it that has failed may be read all the same: it is to be durable before anything goes that an older one needs.
-            meta.write(&*file)?;
-        }
+        // It is to be durable before anything goes that an older one needs.
+        meta.write_again(&*file)?;
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
         let mut healed = Healed::default();
         if let Some(file_of_ring) = &ring {

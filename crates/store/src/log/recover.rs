@@ -38,7 +38,7 @@ const BATCH: u64 = 32;
 /// What a restart found in the log.
 #[derive(Debug)]
 pub struct Recovery {
-    /// The log's end: everything below is durable, nothing above was acknowledged.
+    /// The log's end: nothing above was acknowledged, and everything below is durable once the log is written to again.
     pub end: Lsn,
     /// Checksum of the last record below the end; 0 for none.
     pub last_crc: u32,

@@ -66,12 +66,12 @@ impl Inner {
 
     /// Writes what may not be durable once more, and seals the segment, unless the log ends with it.
     fn end_crashed(&self, state: &mut State, incarnation: u32, tail: &Tail) -> Result<()> {
+        // All of it before the records behind, which say that it is durable.
+        self.write_durable(state, tail.from, &tail.bytes)?;
         let last_block = state.end & !(BLOCK - 1);
-        let (before, last) = tail.bytes.split_at((last_block - tail.from) as usize);
-        self.write_durable(state, tail.from, before)?;
         match state.end.is_multiple_of(self.segments.size) {
             true => Ok(()),
-            false => self.seal_crashed(state, incarnation, last),
+            false => self.seal_crashed(state, incarnation, &tail.bytes[(last_block - tail.from) as usize..]),
         }
     }
 

@@ -22,6 +22,7 @@ use super::super::{Context, memory::Memory, row_bytes};
 use super::access::{index_tree, table_tree};
 use super::derived::Derived;
 use super::describe::{self, waited_too_long};
+use super::long_row;
 use super::writer::{Seen, Writer, is_same};
 use crate::catalog::{ColumnNumber, ForeignKey, Oid, ReferentialAction, Table};
 use crate::codec::key::KeyColumn;
@@ -322,6 +323,17 @@ impl ForeignKeys {
         relations.iter().flat_map(|r| &r.incoming).flat_map(|key| key.positions.iter().copied()).collect()
     }
 
+    /// Positions of the columns that refer to other tables, and that others refer to.
+    pub(super) fn linked(&self) -> Vec<usize> {
+        let relations = self.relations.get(&self.root);
+        let outgoing = relations.iter().flat_map(|r| &r.outgoing).flat_map(|key| &key.positions);
+        let mut linked = self.referenced();
+        linked.extend(outgoing);
+        linked.sort_unstable();
+        linked.dedup();
+        linked
+    }
+
     /// A row was added.
     pub(super) fn inserted(
         &mut self,
@@ -335,7 +347,7 @@ impl ForeignKeys {
         relations.outgoing.iter().try_for_each(|key| self.need(context, key, row, number))
     }
 
-    /// A row was changed.
+    /// A row was changed. Of the old one only the columns are looked at that refer to others, or that others refer to.
     pub(super) fn updated(
         &mut self,
         context: &Context<'_>,
@@ -530,6 +542,8 @@ impl ForeignKeys {
         while let Some((key, mut bytes)) = children.next(context)? {
             let mut first = true;
             loop {
+                // Its bytes, its values, and those that it gets.
+                let _long = long_row(context, 3 * bytes.len())?;
                 let mut old = Vec::with_capacity(child.columns.len());
                 child.codec().decode_row(&key, &bytes, &all_columns(child), &mut old)?;
                 if !children.refers(&old) {

@@ -6,6 +6,7 @@ use super::describe;
 use super::foreign::ForeignKeys;
 use super::insert::give;
 use super::lock::identity;
+use super::long_row;
 use super::writer::{Seen, Writer};
 use crate::physical;
 use crate::types::Value;
@@ -25,7 +26,9 @@ pub(super) struct Update {
     batch: Batch,
     done: usize,
     ended: bool,
-    /// The row as it was: all of it where there are foreign keys, else what index entries are made of.
+    /// Columns of foreign keys.
+    linked: Vec<usize>,
+    /// The row as it was: what index entries and foreign keys are made of.
     old: Vec<Value>,
     new: NewRow,
 }
@@ -59,6 +62,7 @@ impl Update {
             batch: Batch::new(),
             done: 0,
             ended: false,
+            linked: Vec::new(),
             old: Vec::new(),
             new: NewRow::default(),
         }
@@ -72,6 +76,11 @@ impl Update {
         loop {
             let Some((key, bytes)) = identity(row, plan.target.identity)? else { return Ok(()) };
             new.leave();
+            if plan.returning.is_some()
+                && let Some(copies) = long_row(context, 2 * bytes.len())?
+            {
+                new.charges.hold(copies);
+            }
             for (_, value) in &plan.assignments {
                 new.made.push(value.eval(row, context)?.into_row(context, &mut new.charges)?);
             }
@@ -82,11 +91,7 @@ impl Update {
                 new.values[*in_table] =
                     if plan.returning.is_some() { value.clone() } else { mem::take(value) };
             }
-            if self.foreign.is_some() {
-                self.old.clone_from(&new.values);
-            } else {
-                self.writer.keep_entries(&new.values, &mut self.old);
-            }
+            self.writer.keep_entries(&new.values, &self.linked, &mut self.old);
             for ((positions, _), value) in plan.assignments.iter().zip(new.made.drain(..)) {
                 assign(&mut new.values, positions, value)?;
             }
@@ -135,7 +140,9 @@ impl Operator for Update {
         out.reset(self.plan.returning.as_ref().map_or(0, Vec::len));
         let table = &self.plan.target.table;
         if self.foreign.is_none() && !(table.foreign_keys.is_empty() && table.referenced_by.is_empty()) {
-            self.foreign = Some(ForeignKeys::new(context, &Arc::clone(table))?);
+            let foreign = ForeignKeys::new(context, &Arc::clone(table))?;
+            self.linked = foreign.linked();
+            self.foreign = Some(foreign);
         }
         while out.has_room(context, limit)? && !self.ended {
             if self.done < self.batch.len() {

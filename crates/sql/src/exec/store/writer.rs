@@ -7,6 +7,7 @@
 //! 3. After an error some of a row's entries may have been changed already: the statement has to be taken back.
 
 use super::super::Context;
+use super::super::spill::RowBytes;
 use super::access::{index_tree, table_tree};
 use super::describe::{self, waited_too_long};
 use crate::catalog::{Table, TableKey};
@@ -14,6 +15,7 @@ use crate::codec::key::check_length;
 use crate::physical::Checks;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
+use gannet_base::memory::Purpose;
 use gannet_store::{Error as StoreError, LockMode, Outcome, Transaction, View};
 use std::sync::Arc;
 
@@ -35,7 +37,7 @@ pub(super) struct Writer {
     /// Over a row, in the order in which they are looked at.
     checks: Checks,
     key: Vec<u8>,
-    row: Vec<u8>,
+    row: RowBytes,
     old_entry: Vec<u8>,
     new_entry: Vec<u8>,
 }
@@ -60,7 +62,7 @@ impl Writer {
             indexes,
             checks,
             key: Vec::new(),
-            row: Vec::new(),
+            row: RowBytes::default(),
             old_entry: Vec::new(),
             new_entry: Vec::new(),
         }
@@ -81,10 +83,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts what entries of indexes are made of into their places.
-    pub(super) fn keep_entries(&self, row: &[Value], kept: &mut Vec<Value>) {
+    /// Puts what entries of indexes are made of into their places, and what stands at `others`.
+    pub(super) fn keep_entries(&self, row: &[Value], others: &[usize], kept: &mut Vec<Value>) {
         kept.clear();
-        if self.indexes.is_empty() {
+        if self.indexes.is_empty() && others.is_empty() {
             return;
         }
         kept.resize(row.len(), Value::Null);
@@ -93,18 +95,29 @@ impl Writer {
                 kept[*position].clone_from(&row[*position]);
             }
         }
+        for position in others {
+            kept[*position].clone_from(&row[*position]);
+        }
     }
 
     /// Makes key and bytes of a row; `row_id` for a table without primary key. `about`: bytes it takes.
-    fn encode(&mut self, row: &[Value], row_id: Option<u64>, about: usize) -> Result<()> {
+    fn encode(
+        &mut self,
+        context: &Context<'_>,
+        row: &[Value],
+        row_id: Option<u64>,
+        about: usize,
+    ) -> Result<()> {
+        let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
         self.key.clear();
-        self.row.clear();
-        self.row.reserve(about);
+        let bytes = self.row.begin(about, charge)?;
+        bytes.reserve(about);
         match row_id {
             Some(id) => self.key.extend_from_slice(&id.to_be_bytes()),
             None => self.table.codec().row_key(row, &mut self.key)?,
         }
-        self.table.codec().encode_row(row, &mut self.row)
+        self.table.codec().encode_row(row, bytes)?;
+        self.row.settle(charge)
     }
 
     fn check_key(&self, transaction: &Transaction) -> Result<()> {
@@ -119,7 +132,7 @@ impl Writer {
             TableKey::RowId => Some(context.session.next_row_id(&self.table)?),
             TableKey::Columns(_) => None,
         };
-        self.encode(row, row_id, FIRST_BYTES)?;
+        self.encode(context, row, row_id, FIRST_BYTES)?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         self.check_key(&transaction)?;
@@ -181,7 +194,7 @@ impl Writer {
             TableKey::RowId => Some(row_id(seen.key).ok_or_else(|| self.damaged("a row without number"))?),
             TableKey::Columns(_) => None,
         };
-        self.encode(new, row_id, (seen.bytes.len() + SPARE_BYTES).min(RESERVED_MOST))?;
+        self.encode(context, new, row_id, (seen.bytes.len() + SPARE_BYTES).min(RESERVED_MOST))?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         let moves = self.key != seen.key;
