@@ -6,8 +6,7 @@
 //! 2. Uniqueness is checked row by row, as in PostgreSQL: an update that passes through a state with two equal keys is refused.
 //! 3. After an error some of a row's entries may have been changed already: the statement has to be taken back.
 
-use super::super::Context;
-use super::super::spill::RowBytes;
+use super::super::{Context, LARGE_BYTES};
 use super::access::{index_tree, table_tree};
 use super::describe::{self, waited_too_long};
 use crate::catalog::{Table, TableKey};
@@ -15,7 +14,6 @@ use crate::codec::key::check_length;
 use crate::physical::Checks;
 use crate::types::Value;
 use crate::{Error, Result, SqlState};
-use gannet_base::memory::Purpose;
 use gannet_store::{Error as StoreError, LockMode, Outcome, Transaction, View};
 use std::sync::Arc;
 
@@ -37,7 +35,7 @@ pub(super) struct Writer {
     /// Over a row, in the order in which they are looked at.
     checks: Checks,
     key: Vec<u8>,
-    row: RowBytes,
+    row: Vec<u8>,
     old_entry: Vec<u8>,
     new_entry: Vec<u8>,
 }
@@ -62,7 +60,7 @@ impl Writer {
             indexes,
             checks,
             key: Vec::new(),
-            row: RowBytes::default(),
+            row: Vec::new(),
             old_entry: Vec::new(),
             new_entry: Vec::new(),
         }
@@ -101,23 +99,19 @@ impl Writer {
     }
 
     /// Makes key and bytes of a row; `row_id` for a table without primary key. `about`: bytes it takes.
-    fn encode(
-        &mut self,
-        context: &Context<'_>,
-        row: &[Value],
-        row_id: Option<u64>,
-        about: usize,
-    ) -> Result<()> {
-        let charge = |bytes| context.session.engine.memory(Purpose::Work, bytes);
+    fn encode(&mut self, row: &[Value], row_id: Option<u64>, about: usize) -> Result<()> {
         self.key.clear();
-        let bytes = self.row.begin(about, charge)?;
-        bytes.reserve(about);
+        if self.row.capacity() > LARGE_BYTES {
+            // Of a long row nothing is kept for the next one.
+            self.row = Vec::new();
+        }
+        self.row.clear();
+        self.row.reserve(about);
         match row_id {
             Some(id) => self.key.extend_from_slice(&id.to_be_bytes()),
             None => self.table.codec().row_key(row, &mut self.key)?,
         }
-        self.table.codec().encode_row(row, bytes)?;
-        self.row.settle(charge)
+        self.table.codec().encode_row(row, &mut self.row)
     }
 
     fn check_key(&self, transaction: &Transaction) -> Result<()> {
@@ -132,7 +126,7 @@ impl Writer {
             TableKey::RowId => Some(context.session.next_row_id(&self.table)?),
             TableKey::Columns(_) => None,
         };
-        self.encode(context, row, row_id, FIRST_BYTES)?;
+        self.encode(row, row_id, FIRST_BYTES)?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         self.check_key(&transaction)?;
@@ -194,7 +188,7 @@ impl Writer {
             TableKey::RowId => Some(row_id(seen.key).ok_or_else(|| self.damaged("a row without number"))?),
             TableKey::Columns(_) => None,
         };
-        self.encode(context, new, row_id, (seen.bytes.len() + SPARE_BYTES).min(RESERVED_MOST))?;
+        self.encode(new, row_id, (seen.bytes.len() + SPARE_BYTES).min(RESERVED_MOST))?;
         let tree = table_tree(&self.table, context.view)?;
         let mut transaction = context.transaction.borrow_mut();
         let moves = self.key != seen.key;
