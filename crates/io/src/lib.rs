@@ -304,6 +304,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Tells that this stays of what was broken off, for [`Disk::take_left`], where that is kept.
     fn leave(&self, _path: &Path) {}
 
+    /// Whether it is not known if locks that were taken here are held still: removals and the like then wait for that.
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
+
     /// What of files that were broken off may still be there, in words, as it could not be removed in time. Each is told once.
     fn take_left(&self) -> Vec<String> {
         Vec::new()

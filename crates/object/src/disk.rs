@@ -359,12 +359,7 @@ impl Disk for ObjectDisk {
 
     /// Also for whoever has given up, and then for some seconds only: it takes back what was broken off.
     fn remove(&self, path: &Path) -> Result<()> {
-        // Nor does anybody wait who takes back what has failed.
-        if !self.0.check_not_lost("remove", path)? {
-            let what =
-                "the lock could not be renewed in time: nothing is removed before it is known who has it";
-            return Err(Error::new(ErrorKind::Locked, "remove", path, what));
-        }
+        self.0.check_lock("remove", path)?;
         if let Some(local) = &self.0.local {
             local.remove_staged(path)?;
         }
@@ -416,6 +411,10 @@ impl Disk for ObjectDisk {
 
     fn leave(&self, path: &Path) {
         self.0.note_left(path.display().to_string());
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.0.standings.are_held() == Ok(false)
     }
 
     fn take_left(&self) -> Vec<String> {

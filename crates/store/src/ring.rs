@@ -218,9 +218,10 @@ impl Healer<'_> {
         let write =
             |offset, bytes: &[u8]| self.ring.write_at(Class::Foreground, offset, bytes, Durability::Cached);
         write(slot.offset, &slot.header)?;
-        for &index in places {
-            let at = index * size;
-            write(slot.offset + (SLOT_HEADER + at) as u64, &copies[at..at + size])?;
+        // Neighbours by one request.
+        for run in places.chunk_by(|before, next| before + 1 == *next) {
+            let (from, to) = (run[0] * size, (run[0] + run.len()) * size);
+            write(slot.offset + (SLOT_HEADER + from) as u64, &copies[from..to])?;
         }
         Ok(self.ring.sync(Class::Foreground)?)
     }

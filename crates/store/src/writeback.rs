@@ -30,9 +30,9 @@
 //!   writes every page home again that a live slot holds in no older state.
 //! - where the ring cannot be read: what cannot is left out, as if it had not been written whole; a torn home that needs it shows as damaged,
 //!   and one that an older slot made older than redo begins does not fit its history in the log.
-//! - while healing: homes are restored from slots that stay as they are until everything is synced; then the ring is
-//!   emptied, and only then used again. First the ring is synced, because a process that was killed leaves what it was
-//!   writing: a slot that reads well and is not durable.
+//! - while healing: homes are restored from slots that hold what they hold until everything is synced; then the ring is
+//!   emptied, and only then used again. What goes home is written to its slot again before, the same bytes, and that synced: a process that was killed, and a
+//!   write that failed, leave a slot that reads well and is not durable.
 //!
 //! The term and the idea are InnoDB's (Heikki Tuuri); that whole contents in the log heal as well is how PostgreSQL does it for all pages.
 

@@ -348,13 +348,17 @@ fn backups_of_the_wrong_order_or_database_are_refused() {
     assert!(!disk.exists(Path::new("backups/three.gntbackup")).unwrap());
 }
 
+/// Makes a file.
+fn make(disk: &SimDisk, path: impl AsRef<Path>, bytes: &[u8]) {
+    let file = disk.open(path.as_ref(), &FileOptions::create_new()).unwrap();
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer.copy_from_slice(bytes);
+    file.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
+}
+
 /// Copies the database, which is closed, to another file.
 fn duplicate(disk: &SimDisk, to: &str) {
-    let bytes = disk.contents(Path::new(FILE)).unwrap();
-    let copy = disk.open(Path::new(to), &FileOptions::create_new()).unwrap();
-    let mut buffer = AlignedBuffer::zeroed(bytes.len());
-    buffer.copy_from_slice(&bytes);
-    copy.write_at(Class::Foreground, 0, &buffer, IoDurability::Durable).unwrap();
+    make(disk, to, &disk.contents(Path::new(FILE)).unwrap());
 }
 
 #[test]
@@ -698,12 +702,8 @@ fn begun_at(disk: &SimDisk, name: &str, unix_us: u64) {
     let bytes = disk.contents(&path).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let line = with_number(text.lines().next().unwrap(), "started_unix_us", &unix_us.into());
-    let sealed = sealed(&line);
-    let mut buffer = AlignedBuffer::zeroed(sealed.len());
-    buffer.copy_from_slice(&sealed);
     disk.remove(&path).unwrap();
-    let file = disk.open(&path, &FileOptions::create_new()).unwrap();
-    file.write_at(Class::Foreground, 0, &buffer, IoDurability::Cached).unwrap();
+    make(disk, &path, &sealed(&line));
 }
 
 #[test]
@@ -985,11 +985,7 @@ fn keeping(db: &Database, since: Option<Since>, keep: u32) -> Taken {
 fn copied((from, name): (&SimDisk, &str), (to, new): (&SimDisk, &str)) {
     for ending in ["gntbackup", "json"] {
         let bytes = from.contents(Path::new(&format!("backups/{name}.{ending}"))).unwrap();
-        let path = format!("backups/{new}.{ending}");
-        let copy = to.open(Path::new(&path), &FileOptions::create_new()).unwrap();
-        let mut buffer = AlignedBuffer::zeroed(bytes.len());
-        buffer.copy_from_slice(&bytes);
-        copy.write_at(Class::Foreground, 0, &buffer, IoDurability::Cached).unwrap();
+        make(to, format!("backups/{new}.{ending}"), &bytes);
     }
 }
 

@@ -74,6 +74,7 @@ fn long_row(context: &Context<'_>, bytes: usize) -> Result<Option<WorkMemory>> {
     if bytes <= LARGE_BYTES {
         return Ok(None);
     }
+    super::memory::await_room(context, bytes)?;
     Ok(Some(context.session.engine.memory(Purpose::Work, bytes as u64)?))
 }
 

@@ -302,6 +302,10 @@ impl Drop for Files {
     fn drop(&mut self) {
         if !self.complete {
             let disk = &*self.folder.disk;
+            if disk.is_in_doubt() {
+                // Nobody waits for minutes to hear what has failed.
+                return disk.leave(&data_place(&self.folder, &self.name).path);
+            }
             if self.published {
                 let manifest = manifest_place(&self.folder, &self.name);
                 let removed = disk.remove(&manifest.path);

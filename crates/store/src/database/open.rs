@@ -218,8 +218,12 @@ impl Database {
         }
         // From here on it is written to.
         new_folder.is_new = false;
-        // It is to be durable before anything goes that an older one needs.
-        meta.write_again(&*file)?;
+        // It is to be durable before anything goes that an older one needs; and one good copy is there at any moment.
+        if meta.is_lone(&*file) {
+            meta.write(&*file)?
+        } else {
+            meta.write_again(&*file)?
+        }
         let ring = Self::open_ring(&**disk, &*file, &folder, meta.page_size, options)?;
         let mut healed = Healed::default();
         if let Some(file_of_ring) = &ring {

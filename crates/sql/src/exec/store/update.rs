@@ -1,7 +1,7 @@
 //! UPDATE.
 
 use super::super::computed::RowCharges;
-use super::super::{BATCH_ROWS, Batch, Context, Operator};
+use super::super::{BATCH_ROWS, Batch, Context, LARGE_BYTES, Operator};
 use super::describe;
 use super::foreign::ForeignKeys;
 use super::insert::give;
@@ -76,10 +76,11 @@ impl Update {
         loop {
             let Some((key, bytes)) = identity(row, plan.target.identity)? else { return Ok(()) };
             new.leave();
-            if plan.returning.is_some()
-                && let Some(copies) = long_row(context, 2 * bytes.len())?
-            {
-                new.charges.hold(copies);
+            if plan.returning.is_some() && bytes.len() > LARGE_BYTES {
+                // Of others but strings only the owners are counted.
+                let texts = plan.target.columns.iter().filter_map(|(_, in_row)| row[*in_row].as_str());
+                let copies = long_row(context, 2 * texts.map(str::len).sum::<usize>())?;
+                copies.into_iter().for_each(|memory| new.charges.hold(memory));
             }
             for (_, value) in &plan.assignments {
                 new.made.push(value.eval(row, context)?.into_row(context, &mut new.charges)?);
