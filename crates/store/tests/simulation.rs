@@ -39,6 +39,10 @@ const FIXED: std::ops::Range<u64> = 1..6;
 /// Seeds that found a bug, with what it was.
 const REGRESSIONS: &[(u64, &str)] = &[
     (359, "the simulation took what a crash may have lost for durable, once the next life had been closed"),
+    (
+        29731766574,
+        "a compressed backup that had no memory for a moment said so in other words, and nobody expected it",
+    ),
     (3093, "a start that failed half-way marked the file as closed, and its log was not redone"),
     (
         49768665858,

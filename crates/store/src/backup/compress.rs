@@ -6,7 +6,6 @@ use crate::engine::Engine;
 use crate::work::WorkMemory;
 use crate::{Error, Result};
 use gannet_base::memory::Purpose;
-use gannet_base::units::format_size;
 use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe::{self, CCtx, CParameter};
 
@@ -43,17 +42,6 @@ impl Compression {
     /// [`Error::Memory`]: it is not to be had.
     pub(super) fn memory(&self, engine: &Engine) -> Result<WorkMemory> {
         engine.memory(Purpose::Work, self.each)
-    }
-
-    /// Says of memory which is not to be had, where compressing takes it, what would help.
-    pub(super) fn explained(&self, error: Error) -> Error {
-        match (error, self.level) {
-            (Error::Memory(error), Some(level)) => Error::Backup(format!(
-                "compressing by level {level} takes {} of memory for each thread: give more, or choose a lower level ({error})",
-                format_size(self.each)
-            )),
-            (error, _) => error,
-        }
     }
 
     /// Whether frames are compressed at all.

@@ -482,7 +482,7 @@ impl Copy {
                 }),
                 // What compresses is content with fewer: the reserve, and one.
                 Err(Error::Memory(_)) if this.compression.is_wanted() && number > 1 => break,
-                Err(error) => return Err(this.compression.explained(error)),
+                Err(error) => return Err(error),
             }
         }
         run_crew("gannet-backup", Crew::StandsBy, watch, &this.stop, workers)
