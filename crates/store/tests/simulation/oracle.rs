@@ -194,6 +194,8 @@ impl Oracle {
         let alive = |v: &&Version| self.txns[v.txn].outcome != Outcome::Aborted;
         match versions.iter().rev().find(alive) {
             Some(version) if self.is_open(&self.txns[version.txn]) => None,
+            // It may have failed, and been taken back, before whoever commits could say so.
+            Some(version) if self.txns[version.txn].outcome == Outcome::Called => None,
             version => Some(version.and_then(|v| v.value)),
         }
     }
