@@ -43,6 +43,10 @@ const REGRESSIONS: &[(u64, &str)] = &[
         29731766574,
         "a compressed backup that had no memory for a moment said so in other words, and nobody expected it",
     ),
+    (
+        795087548832,
+        "the oracle took a commit for done that had failed, and was taken back, before it could be told",
+    ),
     (3093, "a start that failed half-way marked the file as closed, and its log was not redone"),
     (
         49768665858,

@@ -396,9 +396,8 @@ impl<'a> Scanner<'a> {
         // It was read before the records: what is read by now may be what the device has, and not what was written.
         let path = self.segments.path(header.number);
         let (id, size) = (self.segments.database_id, self.segments.size);
-        if from == start
-            && SegmentHeader::decode(&tail[..BLOCK as usize], id, header.number, size, &path)?.is_none()
-        {
+        let read = SegmentHeader::decode(&bytes[..BLOCK as usize], id, header.number, size, &path)?;
+        if from == start && read != Some(*header) {
             tail[..BLOCK as usize].copy_from_slice(&header.encode());
         }
         Ok(Tail { from, bytes: tail, _memory: memory })
