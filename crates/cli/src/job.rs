@@ -547,7 +547,7 @@ fn listen(connection: &mut Connection, statement: &str, listening: &mut Listenin
                 // A server that takes no request now is asked again.
                 let _ = canceller.cancel();
             }
-            std::thread::sleep(LISTEN_EVERY);
+            std::thread::park_timeout(LISTEN_EVERY);
         }
     });
     let done = connection.query(statement, listening);
@@ -557,6 +557,7 @@ fn listen(connection: &mut Connection, statement: &str, listening: &mut Listenin
         *shown = Shown::default();
     }
     ended.store(true, Ordering::Relaxed);
+    listener.thread().unpark();
     let _ = listener.join();
     match done {
         // Ctrl-C that came too late for it changes nothing.
