@@ -166,7 +166,7 @@ pub(crate) struct Core {
     pub(crate) budget: Budget,
     pub(crate) poison: Arc<Poison>,
     pub(crate) page_size: usize,
-    /// Counts nodes that were moved or merged, though nobody has changed a row: before they are seen in their new place. Whoever counts rows
+    /// Counts nodes that were moved, split, merged or settled, though nobody has changed a row: before they are seen so. Whoever counts rows
     /// meanwhile may have missed some, or seen them twice.
     pub(crate) nodes_moved: AtomicU64,
     /// The longest log record in bytes: at least four page images, which a root split needs.

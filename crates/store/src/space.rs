@@ -873,6 +873,19 @@ impl<'c> Allocations<'c> {
     }
 }
 
+impl Drop for Allocations<'_> {
+    /// What was not finished has not happened: extents that these allocations alone had filled have room still.
+    fn drop(&mut self) {
+        let per_group = extents_per_group(self.core.page_size);
+        for map in &self.maps {
+            for &index in map.edits.keys() {
+                let is = Extent::decode(&map.page, index);
+                note(&mut self.state, map.group, map.group * per_group + index, is, is);
+            }
+        }
+    }
+}
+
 fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Extent) {
     let (was_free, is_free) = (before == Extent::FREE, after == Extent::FREE);
     if was_free != is_free && state.counts_as_free(group, extent, is_free) {
@@ -906,6 +919,10 @@ fn note(state: &mut State, group: u64, extent: u64, before: Extent, after: Exten
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CreateOptions, Engine, EngineOptions, OpenOptions, TransactionOptions};
+    use gannet_io::sim::SimDisk;
+    use std::path::Path;
+    use std::sync::Arc;
 
     #[test]
     fn who_asks_for_the_size_of_the_file_waited_for_its_growth() {
@@ -919,6 +936,28 @@ mod tests {
             drop(growing);
             assert_eq!(asked, Ok(10 * EXTENT_PAGES));
         });
+    }
+
+    /// What a tree has free of its own was lost sight of where a mini-transaction had taken it all, and came to nothing.
+    #[test]
+    fn pages_that_were_taken_for_nothing_are_found_again() {
+        let options = EngineOptions { memory: 8 << 20, ..EngineOptions::default() };
+        let engine = Engine::with_disk(Arc::new(SimDisk::new(1)), &options).unwrap();
+        let create = CreateOptions { page_size: 4096, segment_size: 1 << 18 };
+        let db = engine.create(Path::new("a.gnt"), &create, &OpenOptions::default()).unwrap();
+        let mut txn = db.begin(TransactionOptions::default());
+        let tree = txn.create_tree("t").unwrap();
+        let core = &txn.shared.core;
+        let root = tree.root.root();
+        let room = || core.space.state.lock().has_room(tree.root.id, root.0 / EXTENT_PAGES);
+        assert!(room());
+        let mut allocations = core.space.lock(core);
+        for _ in 0..2 * EXTENT_PAGES {
+            allocations.allocate(tree.root.id, &[root]).unwrap();
+        }
+        assert!(!allocations.state.has_room(tree.root.id, root.0 / EXTENT_PAGES));
+        drop(allocations);
+        assert!(room());
     }
 
     #[test]

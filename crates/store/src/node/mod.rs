@@ -29,10 +29,12 @@
 //! Inner nodes may be read without a latch through [`RacyNode`], whose results mean something only after the caller has
 //! validated the page's version. It reads 8-byte words with relaxed atomic loads and nothing else. The writer, which
 //! holds the exclusive latch and has made the version odd, changes a private copy of the page and publishes it with
-//! [`RacyNode::publish`], word by word with relaxed atomic stores, so no access is a data race even formally. The
+//! [`RacyNode::publish`], word by word with relaxed atomic stores. The
 //! fences that order these words against the version belong to the caller's latch, as in every sequence lock: an
 //! acquire fence between the reader's last word and its second look at the version, a release fence between the
-//! writer's odd version and its first word. Leaves are only read under a latch and changed in place.
+//! writer's odd version and its first word. Leaves are only read under a latch and changed in place. (A reader that comes
+//! late may still have a root that has become a leaf, or a frame that has another page: plain stores meet its atomic loads there. What it has read
+//! is thrown away by the version.)
 
 mod image;
 mod layout;

@@ -17,6 +17,7 @@
 //! | 5 | truncate right | slot u16, separator |
 //! | 6 | merge from right | image of the right sibling |
 //! | 7 | image | image |
+//! | 8 | truncate left | slot u16, separator |
 
 use super::read::NodeRef;
 use super::write::NodeMut;

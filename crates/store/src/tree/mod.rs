@@ -489,7 +489,7 @@ impl<'c> BTree<'c> {
         Ok(Children { pages, next: (!lower.is_empty()).then(|| lower.to_vec()), total: node.count() })
     }
 
-    /// The level of the root.
+    /// The level of the root, or what it was a moment ago.
     pub(crate) fn root_level(&self) -> Result<u8> {
         match self.tree.root_level.load(Ordering::Relaxed) {
             // Not known yet, or a leaf.

@@ -64,6 +64,7 @@ impl<'c> BTree<'c> {
         let mut mtr = Mtr::new(self.core);
         let part = mtr.add(leaf);
         mtr.settle(part, horizon);
+        self.note_moved();
         mtr.commit().map(drop)
     }
 
@@ -145,6 +146,7 @@ impl<'c> BTree<'c> {
         put_image(&mut mtr, right_part, right);
         mtr.node(left, &NodeOp::TruncateRight { slot, separator });
         mtr.put_entry(parent, place, separator, &right_id.0.to_le_bytes());
+        self.note_moved();
         mtr.commit().map(drop)
     }
 
@@ -172,6 +174,7 @@ impl<'c> BTree<'c> {
         put_image(&mut mtr, left_part, &left);
         put_image(&mut mtr, right_part, right);
         put_image(&mut mtr, root, &top);
+        self.note_moved();
         mtr.commit().map(drop)
     }
 
@@ -252,12 +255,14 @@ impl<'c> BTree<'c> {
             }
             // One after the other: whoever merges them latches them in either order. As long as their parent is held they stay.
             let (slot, child) = node.child_for(key);
-            let child = pool.shared(volume, child, Access::Normal)?;
-            self.is_child(node, slot, &child)?;
-            if !is_underfull(&child) {
-                return Ok(false);
-            }
-            let child = child.to_vec();
+            let child = {
+                let child = pool.shared(volume, child, Access::Normal)?;
+                self.is_child(node, slot, &child)?;
+                if !is_underfull(&child) {
+                    return Ok(false);
+                }
+                child.to_vec()
+            };
             let sibling = pool.shared(volume, sibling, Access::Normal)?;
             let (child, sibling) = (NodeRef::new(&child), self.is_child(node, sibling_slot, &sibling)?);
             return Ok(if is_left { child.can_merge(sibling) } else { sibling.can_merge(child) });
