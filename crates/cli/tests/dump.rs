@@ -464,6 +464,28 @@ fn ctrl_c_ends_a_load_from_a_pipe_that_stalls() {
     }
 }
 
+#[test]
+fn a_load_that_had_failed_waited_for_a_pipe_that_stays_open() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder.path();
+    let rows: String = (10..9_400).map(|number| format!("{number:063}\n")).collect();
+    let mut loading = gannet(folder, &["load", "-", "new.gnt", "--create"]);
+    let mut loading =
+        loading.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut pipe = loading.stdin.take().unwrap();
+    let script = format!("create table t (a int);\ncopy t from stdin;\nx\n{rows}");
+    std::io::Write::write_all(&mut pipe, script.as_bytes()).unwrap();
+    let begun = std::time::Instant::now();
+    while loading.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed().as_secs() < 60, "it waits for the pipe");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = loading.wait_with_output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("standard input:3: column a: "), "{complaint}");
+    drop(pipe);
+}
+
 /// Ends it by this signal; its status, which comes soon.
 fn ended_by(signal: &str, mut child: Child) -> Option<i32> {
     let asked = Instant::now();

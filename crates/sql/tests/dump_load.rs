@@ -398,6 +398,7 @@ fn bad_rows_of_a_stream_are_skipped_and_where_they_end_the_load_the_table_is_nam
     let stop = load::Options::default();
     let error = loaded(&database, stream(std::io::Cursor::new(twice)), &stop).unwrap_err().to_string();
     assert!(error.contains("a stream:2: table t: duplicate key") && error.contains("t_pkey"), "{error}");
+    assert!(error.contains("Key (a)=(1) already exists"), "{error}");
 }
 
 #[test]
@@ -499,7 +500,7 @@ impl std::io::Read for Unclosed {
 
 #[test]
 fn a_statement_without_end_is_refused_by_the_line_of_its_beginning() {
-    let site = Site::new();
+    let site = Site::with_memory(512 << 20);
     let begin = b"create table t (a text);\n\ninsert into t\nvalues ('it''s);\n";
     let database = site.database("t.gnt", "");
     let skip = load::Options { skip: true, ..load::Options::default() };
@@ -1387,14 +1388,14 @@ fn rows_are_cut_by_the_quotes_that_were_asked_for() {
     for skip in [false, true] {
         let database = site.database(&format!("{skip}.gnt"), "");
         let script = "create table t (a int, b text);\n\
-             copy t from stdin with (format csv, quote '''', escape '^');\n1,a\"b\n2,'x\n\\.\n^'\n^^'\n3,\"\n\\.\n\
+             copy t from stdin with (format csv, quote '''', escape '^');\n1,a\"b\n2,'x\n\\,\n^'\n^^'\n3,\"\n\\.\n\
              alter table t rename column b to owner;\nalter table t rename column owner to c;\n";
         let options = load::Options { skip, jobs: 2, ..load::Options::default() };
         let outcome = loaded(&database, site.file("t.sql", script), &options).unwrap();
         assert_eq!((outcome.rows, outcome.bad_rows), (3, 0), "{:?}", outcome.problems);
         assert_eq!(
             run(&database, "select a, c from t order by a"),
-            [["1", "a\"b"], ["2", "x\n\\.\n'\n^"], ["3", "\""]]
+            [["1", "a\"b"], ["2", "x\n\\,\n'\n^"], ["3", "\""]]
         );
     }
 }
@@ -1935,9 +1936,13 @@ fn what_is_too_long_for_the_memory_was_told_of_without_its_place() {
     let database = site.database("t.gnt", "create table t (a text); insert into t values ('x')");
     let row = format!("copy t from stdin;\n1\n{}\n\\.\n", "x".repeat(16 << 20));
     let statement = format!("select 1;\nselect length('{}');\n", "x".repeat(24 << 20));
-    for (name, text, place) in
-        [("row.sql", &row, "row.sql:1: table t: "), ("line.sql", &statement, "line.sql:2: ")]
-    {
+    // However short its lines are.
+    let lines = format!("select 1;\nselect\n{}1;\n", format!("-- {}\n", "x".repeat(1000)).repeat(24 << 10));
+    for (name, text, place) in [
+        ("row.sql", &row, "row.sql:1: table t: "),
+        ("line.sql", &statement, "line.sql:2: "),
+        ("lines.sql", &lines, "lines.sql:2: "),
+    ] {
         for skip in [false, true] {
             let options = load::Options { skip, ..load::Options::default() };
             let error = loaded(&database, site.file(name, text), &options).unwrap_err();
@@ -1988,4 +1993,194 @@ fn a_column_called_overriding_made_a_dump_that_did_not_load() {
     let second = site.database("second.gnt", "");
     loaded(&second, site.file("t.sql", &text), &load::Options::default()).unwrap();
     assert_eq!(dumped(&second, &dump::Options::default()), text);
+}
+
+#[test]
+fn what_was_told_of_a_bad_value_was_as_long_as_the_value() {
+    let site = Site::new();
+    let long = "\u{20ac}".repeat(300_000);
+    let script = format!(
+        "create table t (a int);\ncopy t from stdin;\n{long}\n1\n{long}\n\\.\nselect '{long}'::int;\n\
+         insert into t values (2);\ncopy t from stdin;\n{long}\n\\.\n"
+    );
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    for (name, origin) in [("file", None), ("stream", Some(stream(std::io::Cursor::new(script.clone()))))] {
+        let database = site.database(&format!("{name}.gnt"), "");
+        let origin = origin.unwrap_or_else(|| site.file("t.sql", &script));
+        let outcome = loaded(&database, origin, &skip).unwrap();
+        assert_eq!((outcome.bad_rows, outcome.bad_statements), (3, 1));
+        for (problem, line) in outcome.problems.iter().zip([3, 5, 7, 10]) {
+            assert!(problem.contains(&format!(":{line}: ")) && problem.ends_with("\u{20ac}..."), "{line}");
+            assert!(problem.chars().count() < 400, "{}", problem.len());
+        }
+    }
+    let database = site.database("stop.gnt", "");
+    let error = loaded(&database, site.file("t.sql", &script), &load::Options::default()).unwrap_err();
+    assert!(error.to_string().contains("t.sql:3: column a: ") && error.to_string().len() < 2000);
+}
+
+/// A script of which nothing more comes, and which nobody closes.
+struct Stalled(std::io::Cursor<String>);
+
+impl std::io::Read for Stalled {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read(out)?;
+        if count == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        Ok(count)
+    }
+}
+
+#[test]
+fn what_had_failed_was_told_only_when_more_came_or_the_stream_ended() {
+    let site = Site::new();
+    let rows: String = (10..9_400).map(|number| format!("{number:063}\n")).collect();
+    let filled = "create table t (a int primary key);\ninsert into t values (1);\ncopy t from stdin;\n";
+    for (begin, bad, expected) in [
+        ("create table t (a int);\ncopy t from stdin;\n", "x", "a stream:3: column a: "),
+        // As rows of any COPY, which find it out where they are inserted.
+        (filled, "1", "Key (a)=(1) already exists"),
+        ("nonsense;\n", "", "a stream:1: "),
+    ] {
+        let database = site.database(&format!("t{}.gnt", begin.len()), "");
+        let origin = stream(Stalled(std::io::Cursor::new(format!("{begin}{bad}\n{rows}"))));
+        let error = loaded(&database, origin, &load::Options::default()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn quotes_that_were_left_open_took_the_rest_of_the_script_for_their_row() {
+    let site = Site::new();
+    let script = "create table t (a int, b text);\ncopy t from stdin (format csv);\n1,x\n2,\"y\n3,z\n\\.\n\
+                  create table u (a int);\ncopy u from stdin (format csv);\n\"4\"\n\\.\n";
+    let skip = load::Options { skip: true, ..load::Options::default() };
+    for name in ["file", "stream"] {
+        let origin = |script: &str| match name {
+            "file" => site.file("t.sql", script),
+            _ => stream(std::io::Cursor::new(script.to_owned())),
+        };
+        let database = site.database(&format!("{name}.gnt"), "");
+        let outcome = loaded(&database, origin(script), &skip).unwrap();
+        assert_eq!((outcome.rows, outcome.bad_rows), (2, 1), "{:?}", outcome.problems);
+        let problem = &outcome.problems[0];
+        assert!(problem.contains(":4: ") && problem.contains("unterminated CSV quoted field"), "{problem}");
+        assert_eq!(
+            run(&database, "select a, b from t union all select a, 'u' from u"),
+            [["1", "x"], ["4", "u"]]
+        );
+        let database = site.database(&format!("{name}.stop.gnt"), "");
+        let error = loaded(&database, origin(script), &load::Options::default()).unwrap_err().to_string();
+        assert!(error.contains("unterminated CSV quoted field"), "{error}");
+        assert!(database.catalog().table("u").is_none());
+    }
+}
+
+#[test]
+fn a_value_with_the_line_that_ends_data_comes_back_from_dumps() {
+    let site = Site::new();
+    let first = site.database(
+        "first.gnt",
+        r"create table t (a text, b int); insert into t values (E'x\n\\.\ny', 1), (E'\\.', 2), (E'\n\\.\n', 3)",
+    );
+    let text = dumped(&first, &dump::Options::default());
+    let folder = site.path("csv");
+    let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
+    job(&first, JobKind::Dump, |watch| dump(first.store(), &csv, Target::Path(folder.clone()), watch))
+        .unwrap();
+    assert!(std::fs::read_to_string(folder.join("t.csv")).unwrap().contains("\n\\.\n"));
+    for (name, origin) in [("sql", site.file("t.sql", &text)), ("csv", Origin::Folder(folder))] {
+        let second = site.database(&format!("{name}.gnt"), "");
+        loaded(&second, origin, &load::Options::default()).unwrap();
+        assert_eq!(dumped(&second, &dump::Options::default()), text);
+    }
+}
+
+#[test]
+fn lines_of_a_string_were_taken_for_the_first_and_last_one_of_a_dump() {
+    let site = Site::new();
+    let load = |name: &str, script: &str, by_stream: bool| {
+        let database = site.database(&format!("{name}{by_stream}.gnt"), "");
+        let origin = match by_stream {
+            true => stream(std::io::Cursor::new(script.to_owned())),
+            false => site.file("t.sql", script),
+        };
+        let outcome = loaded(&database, origin, &load::Options::default());
+        (database, outcome)
+    };
+    for by_stream in [false, true] {
+        for line in ["-- Gannet dump, format 1", "-- PostgreSQL database dump"] {
+            let script =
+                format!("create table t (a text);\ninsert into t values ('\n{line}\n');\n/*\n{line}\n*/\n");
+            let (database, outcome) = load(&format!("whole{}", line.len()), &script, by_stream);
+            outcome.unwrap();
+            assert_eq!(run(&database, "select count(*) from t"), [["1"]]);
+        }
+        for (first, last) in [
+            ("-- Gannet dump, format 1", "-- Gannet dump complete"),
+            ("-- PostgreSQL database dump", "-- PostgreSQL database dump complete"),
+        ] {
+            let cut = format!("{first}\ncreate table t (a text);\ninsert into t values ('\n{last}\n');\n");
+            let (_, outcome) = load(&format!("cut{}", first.len()), &cut, by_stream);
+            assert!(outcome.unwrap_err().to_string().contains("is cut off"));
+            // More may stand behind a dump, and rows as well.
+            let more = format!("{first}\ncreate table t (a text);\n{last}\ncopy t from stdin;\nx\n\\.\n");
+            let (_, outcome) = load(&format!("more{}", first.len()), &more, by_stream);
+            assert_eq!(outcome.unwrap().rows, 1);
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_rows_of_a_stream_break_was_told_of_without_any_of_them() {
+    let site = Site::new();
+    let table = "create table t (a int, b text, c int, primary key (b, a), constraint few check (c < 9));\ncopy t from stdin;\n";
+    let long = "x".repeat(100);
+    for (number, (rows, expected)) in [
+        ("1\tu\t1\n2\tv\t1\n2\tv\t2\n".to_owned(), "Key (b, a)=(v, 2) already exists".to_owned()),
+        // Also where they do not ascend.
+        ("5\tv\t1\n1\tu\t1\n5\tv\t2\n".to_owned(), "Key (b, a)=(v, 5) already exists".to_owned()),
+        (
+            format!("1\tu\t1\n2\t{long}\t9\n3\tw\t\\N\n"),
+            format!(
+                "\"few\" of relation \"t\" is violated by some row. Failing row contains (2, {}..., 9)",
+                &long[..64]
+            ),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let database = site.database(&format!("t{number}.gnt"), "");
+        let origin = stream(std::io::Cursor::new(format!("{table}{rows}\\.\n")));
+        let error = loaded(&database, origin, &load::Options::default()).unwrap_err().to_string();
+        assert!(error.starts_with("a stream:2: table t: ") && error.ends_with(&expected), "{error}");
+    }
+}
+
+#[test]
+fn names_and_rows_that_begin_as_something_else_made_a_dump_that_did_not_load() {
+    let site = Site::new();
+    for (number, script) in [
+        "create table t (\"\u{feff}a\" int, \"\u{feff}b\" int); insert into t values (1, 2)",
+        "create table t (\"\u{feff}\" text); insert into t values ('x')",
+        // Behind a header of 8 bytes.
+        "create table t (columns text); insert into t values ('GNTFRAME')",
+        "create table t (\"\u{1f}\u{8b}\" int, \"toc.dat\" int); insert into t values (1, 2)",
+        "create table t (\"PGDMP\u{1}\" int); insert into t values (1)",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let first = site.database(&format!("first{number}.gnt"), script);
+        let folder = site.path(&format!("csv{number}"));
+        let csv = dump::Options { format: Format::Csv, ..dump::Options::default() };
+        job(&first, JobKind::Dump, |watch| dump(first.store(), &csv, Target::Path(folder.clone()), watch))
+            .unwrap();
+        let second = site.database(&format!("second{number}.gnt"), "");
+        loaded(&second, Origin::Folder(folder), &load::Options::default()).unwrap();
+        assert_eq!(dumped(&second, &dump::Options::default()), dumped(&first, &dump::Options::default()));
+    }
 }

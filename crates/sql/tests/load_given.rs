@@ -71,6 +71,8 @@ type Step<'s> = Box<dyn FnMut(&mut Vec<u8>) -> Result<bool> + 's>;
 struct Sender<'s> {
     step: Step<'s>,
     offer: Option<Offer>,
+    /// Bytes of the offer after which it says nothing any more.
+    left: usize,
     begun: bool,
     tags: Vec<String>,
     notices: Vec<Notice>,
@@ -78,7 +80,8 @@ struct Sender<'s> {
 
 impl<'s> Sender<'s> {
     fn new(step: impl FnMut(&mut Vec<u8>) -> Result<bool> + 's) -> Self {
-        Sender { step: Box::new(step), offer: None, begun: false, tags: Vec::new(), notices: Vec::new() }
+        let (tags, notices) = (Vec::new(), Vec::new());
+        Sender { step: Box::new(step), offer: None, left: usize::MAX, begun: false, tags, notices }
     }
 
     /// Of these pieces.
@@ -129,10 +132,14 @@ impl Client for Sender<'_> {
     }
 
     fn copy_read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
-        match &mut self.offer {
-            Some(offer) => Ok(offer.read(data)),
-            None => (self.step)(data),
-        }
+        let before = data.len();
+        let more = match &mut self.offer {
+            Some(_) if self.left == 0 => say_nothing(),
+            Some(offer) => offer.read(data),
+            None => (self.step)(data)?,
+        };
+        self.left = self.left.saturating_sub(data.len() - before);
+        Ok(more)
     }
 
     fn copy_out(&mut self, _format: &CopyFormat) -> Result<()> {
@@ -146,6 +153,12 @@ impl Client for Sender<'_> {
     fn copy_out_end(&mut self) -> Result<()> {
         Ok(())
     }
+}
+
+/// A client that is silent, and stays.
+fn say_nothing() -> bool {
+    std::thread::sleep(Duration::from_millis(5));
+    true
 }
 
 const SCRIPT: &str = "create table t (a int primary key, b text);\ncopy t from stdin;\n1\tone\n2\ttwo\n\\.\n";
@@ -345,6 +358,37 @@ fn a_job_that_fails_does_not_wait_for_the_client() {
     });
     let said = ends(&site, "load database from stdin", &mut client, "42601", "failed");
     assert!(said.starts_with("standard input:1: "), "{said}");
+}
+
+#[test]
+fn a_row_that_was_bad_was_told_of_only_when_a_silent_client_sent_more() {
+    let site = Site::new();
+    site.ask("create table kept (a int primary key); insert into kept values (1)");
+    let rows = |numbers: std::ops::Range<u32>| -> String {
+        numbers.map(|number| format!("{number:063}\n")).collect()
+    };
+    let begin = "create table half (a int);\ncopy half from stdin;\n";
+    for (script, state, told) in [
+        (format!("{begin}x\n{}", rows(10..9400)), "22P04", "standard input:3: column a: "),
+        (format!("copy kept from stdin;\n1\n{}", rows(10..9400)), "23505", "Key (a)=(1) already exists"),
+    ] {
+        let mut script = Some(script);
+        let mut client = Sender::new(|data| {
+            match script.take() {
+                Some(script) => data.extend_from_slice(script.as_bytes()),
+                None => return Ok(say_nothing()),
+            }
+            Ok(true)
+        });
+        let said = ends(&site, "load database from stdin", &mut client, state, "failed");
+        assert!(said.contains(told), "{said}");
+    }
+    // Of a file of some MiB the end comes, which is short, and the first one.
+    let script = format!("{begin}{}x\n{}\\.\n", rows(0..4000), rows(4000..3 << 14));
+    std::fs::write(site.path("half.sql"), script).unwrap();
+    let mut client = Sender { left: (1 << 20) + (256 << 10), ..Sender::offering(site.offer("half.sql")) };
+    let said = ends(&site, "load database from stdin file 'half.sql'", &mut client, "22P04", "failed");
+    assert!(said.contains("half.sql:4003: column a: "), "{said}");
 }
 
 /// A dump as a folder of csv, and one as a script of some MiB.

@@ -148,7 +148,7 @@ impl Source {
         match self {
             Source::File(path) => Origin::File(path),
             Source::Folder(path) => Origin::Folder(path),
-            Source::Stream(stream, name) => Origin::Stream(Box::new(stream), name),
+            Source::Stream(stream, name) => Origin::Stream(Box::new(Listening(stream)), name),
         }
     }
 }
@@ -253,6 +253,15 @@ impl io::Read for Stream {
                 return Ok(count);
             }
         }
+    }
+}
+
+/// A stream that says so where nothing comes for a while, so that a load that has failed does not wait for more.
+struct Listening(Stream);
+
+impl io::Read for Listening {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 }
 

@@ -165,7 +165,7 @@ pub(crate) fn fill(
     build::fill_indexes(context, &table, sorters)?;
     build::drop_trees(context, &old)?;
     let table = context.put_table(table)?;
-    table.checks.iter().try_for_each(|check| validate::check(context, &table, check))?;
+    table.checks.iter().try_for_each(|check| validate::check_naming_row(context, &table, check))?;
     Ok(true)
 }
 
@@ -298,7 +298,7 @@ fn fill_rows(
                 }
                 match filling.push(key, row)? {
                     Pushed::Done => {}
-                    Pushed::Twice => return Err(duplicate(table)),
+                    Pushed::Twice => return Err(duplicate(context, table, key, row)?),
                     Pushed::Below => {
                         let sorter = disordered.insert(Sorter::new(&context.session.engine)?);
                         sorter.push(key, row, &|| context.check())?;
@@ -321,7 +321,7 @@ fn merge(context: &DdlContext<'_>, table: &Table, ordered: &Tree, disordered: So
     build::fill(context, &tree, |filling| {
         let mut push = |key: &[u8], row: &[u8]| match filling.push(key, row)? {
             Pushed::Done => Ok(()),
-            Pushed::Twice | Pushed::Below => Err(duplicate(table)),
+            Pushed::Twice | Pushed::Below => Err(duplicate(context, table, key, row)?),
         };
         let mut count = 0_u32;
         let mut waiting = sorted.next()?;
@@ -349,10 +349,22 @@ fn merge(context: &DdlContext<'_>, table: &Table, ordered: &Tree, disordered: So
     Ok(storage)
 }
 
-fn duplicate(table: &Table) -> Error {
-    let name = table.primary().map_or(table.name.as_str(), |index| index.name.as_str());
-    let message = format!("duplicate key value violates unique constraint \"{name}\"");
-    Error::new(SqlState::UNIQUE_VIOLATION, message).table("public", &table.name).constraint(name)
+/// The error for a row whose primary key is there already.
+fn duplicate(context: &DdlContext<'_>, table: &Table, key: &[u8], row: &[u8]) -> Result<Error> {
+    let primary = table.primary().ok_or_else(|| Error::internal("two rows have one row number"))?;
+    let columns: Vec<usize> =
+        primary.columns.iter().filter_map(|column| table.position(column.column)).collect();
+    let mut values = Vec::new();
+    table.codec().decode_row(key, row, &columns, &mut values)?;
+    let columns = || columns.iter().map(|&position| &table.columns[position]);
+    let names: Vec<&str> = columns().map(|column| column.name.as_str()).collect();
+    let values: Vec<String> =
+        values.iter().zip(columns()).map(|(value, column)| build::show(context, value, column.ty)).collect();
+    let message = format!("duplicate key value violates unique constraint \"{}\"", primary.name);
+    Ok(Error::new(SqlState::UNIQUE_VIOLATION, message)
+        .detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
+        .table("public", &table.name)
+        .constraint(&primary.name))
 }
 
 #[cfg(test)]

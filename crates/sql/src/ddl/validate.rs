@@ -5,7 +5,11 @@ use super::build::{contains_null, show};
 use super::text::quote;
 use super::{DdlContext, names};
 use crate::catalog::{Check, Column, ForeignKey, Table};
+use crate::types::Value;
 use crate::{Error, Result, SqlState};
+
+/// Most bytes of a value within a row that is shown.
+const SHOWN_BYTES: usize = 64;
 
 fn from(table: &Table) -> String {
     format!("public.{}", quote(&table.name))
@@ -30,6 +34,29 @@ pub(super) fn check(context: &DdlContext<'_>, table: &Table, check: &Check) -> R
     )
     .table("public", &table.name)
     .constraint(&check.name))
+}
+
+/// As [`check`], for rows of which nobody knows where they came from: the error shows one.
+pub(super) fn check_naming_row(context: &DdlContext<'_>, table: &Table, check: &Check) -> Result<()> {
+    let error = match self::check(context, table, check) {
+        Err(error) if error.state() == SqlState::CHECK_VIOLATION => error,
+        checked => return checked,
+    };
+    // Looked for once more: most tables have no such row, and need not be read as a whole.
+    let sql = format!("SELECT * FROM {} WHERE NOT ({}) LIMIT 1", from(table), check.expression);
+    let rows = context.query(&sql, 1)?;
+    let Some(row) = rows.first() else { return Err(error) };
+    let shown = |(value, column): (&Value, &Column)| {
+        let mut text = show(context, value, column.ty);
+        if text.len() > SHOWN_BYTES {
+            let end = (0..=SHOWN_BYTES).rev().find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or(0));
+            text.push_str("...");
+        }
+        text
+    };
+    let values: Vec<String> = row.iter().zip(&table.columns).map(shown).collect();
+    Err(error.detail(format!("Failing row contains ({}).", values.join(", "))))
 }
 
 /// Every row refers to one that is there.

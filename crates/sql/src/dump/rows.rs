@@ -299,6 +299,10 @@ fn write_csv(string: &[u8], alone: bool, out: &mut ByteBuffer) {
         out.bytes(string);
         return;
     }
+    write_quoted(string, out);
+}
+
+fn write_quoted(string: &[u8], out: &mut ByteBuffer) {
     out.byte(b'"');
     for (place, piece) in string.split(|byte| *byte == b'"').enumerate() {
         if place > 0 {
@@ -315,7 +319,11 @@ pub(super) fn write_header(names: &[String], out: &mut ByteBuffer) {
         if place > 0 {
             out.byte(b',');
         }
-        write_csv(name.as_bytes(), names.len() == 1, out);
+        // Bare at the beginning of a file it would be a byte order mark.
+        match place == 0 && name.starts_with('\u{feff}') {
+            true => write_quoted(name.as_bytes(), out),
+            false => write_csv(name.as_bytes(), names.len() == 1, out),
+        }
     }
     out.byte(b'\n');
 }

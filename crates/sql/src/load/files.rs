@@ -20,8 +20,9 @@ pub(super) trait Blocks: Send {
     }
     /// What offsets are multiples of: a divisor of [`REQUEST`].
     fn alignment(&self) -> usize;
-    /// Reads up to a block, which lies in an [`AlignedBuffer`](gannet_io::AlignedBuffer), at an offset that is aligned; 0 at the end.
-    fn read(&self, at: u64, block: &mut [u8]) -> Result<usize>;
+    /// Reads up to a block, which lies in an [`AlignedBuffer`](gannet_io::AlignedBuffer), at an offset that is aligned; 0 at the end. `None`: a
+    /// client has not sent it yet.
+    fn read(&self, at: u64, block: &mut [u8]) -> Result<Option<usize>>;
 }
 
 /// Where files lie.
@@ -82,19 +83,9 @@ impl OnDisk {
         let len = file.len().map_err(failed)?;
         Ok(OnDisk { disk: Arc::clone(disk), file, len })
     }
-}
-
-impl Blocks for OnDisk {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn alignment(&self) -> usize {
-        self.file.alignment()
-    }
 
     /// What is left behind the last aligned place comes through the OS cache, which is to forget it.
-    fn read(&self, at: u64, block: &mut [u8]) -> Result<usize> {
+    pub(super) fn read_block(&self, at: u64, block: &mut [u8]) -> Result<usize> {
         let left = self.len.saturating_sub(at).min(block.len() as u64) as usize;
         let aligned = left / self.file.alignment() * self.file.alignment();
         if aligned > 0 {
@@ -108,5 +99,19 @@ impl Blocks for OnDisk {
             tail.drop_cache();
         }
         Ok(left)
+    }
+}
+
+impl Blocks for OnDisk {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn alignment(&self) -> usize {
+        self.file.alignment()
+    }
+
+    fn read(&self, at: u64, block: &mut [u8]) -> Result<Option<usize>> {
+        self.read_block(at, block).map(Some)
     }
 }

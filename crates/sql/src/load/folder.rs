@@ -21,9 +21,11 @@ impl Loader<'_, '_> {
     /// Loads a folder of csv.
     pub(super) fn folder(&mut self, place: &Place, folder: &Path) -> Result<()> {
         let (manifest, _memory) = self.read_manifest(place, folder)?;
-        let open = |name: &str| -> Result<Option<Input>> {
+        // What begins as something else does is known all the same: its bytes are those that were dumped.
+        let open = |name: &str, is_known: bool| -> Result<Option<Input>> {
             let path = folder.join(name);
-            place.has(&path)?.then(|| Input::open(place, &path)).transpose()
+            let input = place.has(&path)?.then(|| Input::open(place, &path)).transpose()?;
+            Ok(input.map(|input| if is_known { input.known() } else { input }))
         };
         let is_cut = |file: &str, bytes: u64| {
             let path = folder.join(file);
@@ -39,11 +41,11 @@ impl Loader<'_, '_> {
             }
         }
         // What lies beside them is not of the dump.
-        let is_listed = |name: &str| {
-            manifest.format == MANIFEST_WITHOUT_SCRIPTS
-                || manifest.scripts.iter().any(|script| script.file == name)
+        let is_listed = |name: &str| manifest.scripts.iter().any(|script| script.file == name);
+        let script = |name: &str| match is_listed(name) || manifest.format == MANIFEST_WITHOUT_SCRIPTS {
+            true => open(name, is_listed(name)),
+            false => Ok(None),
         };
-        let script = |name: &str| if is_listed(name) { open(name) } else { Ok(None) };
         let (schema, indexes) = (script(SCHEMA)?, script(INDEXES)?);
         let of = |input: &Option<Input>| input.as_ref().and_then(Input::len).unwrap_or(0);
         let total = manifest.tables.iter().map(|table| table.bytes).sum::<u64>() + of(&schema) + of(&indexes);
@@ -53,7 +55,7 @@ impl Loader<'_, '_> {
         }
         schema.map_or(Ok(()), |input| self.script(input))?;
         for table in &manifest.tables {
-            let input = open(&table.file)?.filter(|input| input.len() == Some(table.bytes));
+            let input = open(&table.file, true)?.filter(|input| input.len() == Some(table.bytes));
             let mut input = input.ok_or_else(|| is_cut(&table.file, table.bytes))?;
             input.charge_to(self.room.as_ref());
             let columns = read_header(&mut input, self.watch)?;

@@ -9,7 +9,8 @@ use crate::{Error, Result, SqlState};
 use gannet_io::AlignedBuffer;
 use gannet_store::WorkMemory;
 use memchr::{memchr, memchr_iter, memchr3, memmem};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,6 +50,16 @@ pub(super) struct Piece {
     pub(super) memory: Option<Taken>,
 }
 
+/// What comes of COPY data.
+#[derive(Debug)]
+pub(super) enum Next {
+    Piece(Piece),
+    /// It has ended.
+    End,
+    /// Nothing, for a while; more may come.
+    Nothing,
+}
+
 /// A place to come back to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
@@ -68,6 +79,11 @@ pub(super) struct Input {
     /// Bytes read.
     read: u64,
     complete: bool,
+    /// Bytes that the next piece of data is looked for in, and how many were, in vain, while no more came.
+    wanted: usize,
+    looked: usize,
+    /// It may be something else than what is read: its beginning is looked at.
+    may_be_foreign: bool,
     /// Where memory for what is long is charged, if it is, and what the buffer is charged as.
     room: Option<Arc<Room>>,
     memory: Option<WorkMemory>,
@@ -114,7 +130,7 @@ impl Input {
         Ok(Input::new(path.display().to_string(), source))
     }
 
-    /// Something that is read once.
+    /// Something that is read once; a read of it that gives [`ErrorKind::WouldBlock`] is one for which nothing has come yet.
     pub(super) fn stream(name: &str, stream: Box<dyn Read + Send>) -> Self {
         Input::new(name.to_owned(), Source::Stream(stream))
     }
@@ -128,9 +144,17 @@ impl Input {
             line: 0,
             read: 0,
             complete: false,
+            wanted: PIECE,
+            looked: 0,
+            may_be_foreign: true,
             room: None,
             memory: None,
         }
+    }
+
+    /// It is known to be what is read, however it begins.
+    pub(super) fn known(self) -> Self {
+        Input { may_be_foreign: false, ..self }
     }
 
     /// From now on what is long is charged, and waits for others under way where there is no room.
@@ -183,16 +207,26 @@ impl Input {
         (*at, self.read, self.complete) = (block, block, false);
         self.buffer.clear();
         (self.start, self.line) = (0, mark.line);
+        (self.wanted, self.looked) = (PIECE, 0);
         let skipped = (mark.offset - block) as usize;
-        while self.buffer.len() < skipped && self.more()? {}
+        while self.buffer.len() < skipped && self.wait_for_more()? {}
         self.start = skipped.min(self.buffer.len());
         Ok(())
     }
 
-    /// Reads more behind what is there; false at the end.
-    fn more(&mut self) -> Result<bool> {
+    /// Reads more behind what is there, however long it takes to come; false at the end.
+    fn wait_for_more(&mut self) -> Result<bool> {
+        loop {
+            if let Some(there) = self.more()? {
+                return Ok(there);
+            }
+        }
+    }
+
+    /// Reads more behind what is there; false at the end. `None`: nothing has come for a while.
+    fn more(&mut self) -> Result<Option<bool>> {
         if self.complete {
-            return Ok(false);
+            return Ok(Some(false));
         }
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -204,22 +238,29 @@ impl Input {
         self.make_room()?;
         let count = match &mut self.source {
             Source::File { file, at, block } => {
-                let count = file.read(*at, block)?;
+                let Some(count) = file.read(*at, block)? else { return Ok(None) };
                 self.buffer.extend_from_slice(&block[..count]);
                 *at += count as u64;
                 count
             }
             Source::Stream(stream) => {
                 let before = self.buffer.len();
-                stream.take(REQUEST as u64).read_to_end(&mut self.buffer).map_err(|error| {
-                    Error::new(SqlState::IO_ERROR, format!("cannot read {}: {error}", self.name))
-                })?;
-                self.buffer.len() - before
+                let done = stream.take(REQUEST as u64).read_to_end(&mut self.buffer);
+                let count = self.buffer.len() - before;
+                match done {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.read += count as u64;
+                        return Ok((count > 0).then_some(true));
+                    }
+                    done => done.map_err(|error| {
+                        Error::new(SqlState::IO_ERROR, format!("cannot read {}: {error}", self.name))
+                    })?,
+                }
             }
         };
         self.read += count as u64;
         self.complete = count == 0;
-        Ok(count > 0)
+        Ok(Some(count > 0))
     }
 
     fn too_long(&self, most: usize) -> Error {
@@ -263,7 +304,7 @@ impl Input {
             if looked > LONGEST_LINE {
                 return Err(self.too_long(LONGEST_LINE));
             }
-            let more = self.more();
+            let more = self.wait_for_more();
             // Before there is a statement it is a matter of the line.
             let more = more.map_err(|error| match error.state() {
                 SqlState::OUT_OF_MEMORY => placed(self.at_line(self.line + 1, &described(&error)), &error),
@@ -277,7 +318,9 @@ impl Input {
             return Ok(None);
         }
         if self.line == 0 {
-            if let Some(what) = foreign(&self.buffer[self.start..]) {
+            if self.may_be_foreign
+                && let Some(what) = foreign(&self.buffer[self.start..])
+            {
                 let message = format!("{} is {what}", self.name);
                 return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
             }
@@ -302,19 +345,25 @@ impl Input {
         format!("{}:{line}: {message}", self.name)
     }
 
-    /// The next piece of COPY data; `None` at its end. In a script the data ends with a line `\.`, which is taken as well.
-    /// `bytes` is the buffer that it goes to.
+    /// The next piece of COPY data. In a script the data ends with a line `\.`, which is taken as well. `bytes` is the buffer that it goes to.
     pub(super) fn data(
         &mut self,
         options: &CopyOptions,
         in_script: bool,
         mut bytes: Vec<u8>,
-    ) -> Result<Option<Piece>> {
-        let mut wanted = PIECE;
+    ) -> Result<Next> {
         loop {
-            while self.buffer.len() - self.start < wanted && self.more()? {}
+            while self.buffer.len() - self.start < self.wanted {
+                match self.more()? {
+                    Some(true) => {}
+                    Some(false) => break,
+                    // What has come is handed on meanwhile.
+                    None if self.buffer.len() - self.start > self.looked => break,
+                    None => return Ok(Next::Nothing),
+                }
+            }
             let there = self.buffer.len() - self.start;
-            let rest = &self.buffer[self.start..][..there.min(wanted)];
+            let rest = &self.buffer[self.start..][..there.min(self.wanted)];
             let is_last = self.complete && rest.len() == there;
             let cut = cut(rest, options, in_script, is_last);
             let (len, marked) = match cut {
@@ -329,15 +378,19 @@ impl Input {
                 }
                 Cut::Open if is_last => (rest.len(), 0),
                 Cut::Open => {
-                    wanted *= 2;
+                    match there < self.wanted {
+                        true => self.looked = there,
+                        false => self.wanted *= 2,
+                    }
                     continue;
                 }
             };
+            (self.wanted, self.looked) = (PIECE, 0);
             if len == 0 {
                 self.start += marked;
                 self.line += u64::from(marked > 0);
                 self.forget_long();
-                return Ok(None);
+                return Ok(Next::End);
             }
             let memory = match &self.room {
                 Some(room) if len > PIECE + PIECE / 2 => Some(room.take(LONG_PIECE * len as u64)?),
@@ -348,8 +401,14 @@ impl Input {
             let line = self.line + 1;
             self.line += memchr_iter(b'\n', &bytes).count() as u64;
             self.start += len;
-            return Ok(Some(Piece { bytes, line, memory }));
+            return Ok(Next::Piece(Piece { bytes, line, memory }));
         }
+    }
+
+    /// Passes over the COPY data that is left.
+    pub(super) fn pass_over_data(&mut self, options: &CopyOptions, in_script: bool) -> Result<()> {
+        while !matches!(self.data(options, in_script, Vec::new())?, Next::End) {}
+        Ok(())
     }
 
     /// What stands behind the last rows of the file. `None`: it has no rows, none were found near its end, or it is no UTF-8.
@@ -366,10 +425,11 @@ impl Input {
         Ok(text.map(|text| text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text)))
     }
 
-    /// Whether a line that begins so stands behind the last rows of the file, near its end.
-    pub(super) fn ends_with_line(&self, beginning: &str) -> Result<bool> {
+    /// Whether a line that begins so stands behind what was taken, near the end of the file.
+    pub(super) fn has_line_ahead(&self, beginning: &str) -> Result<bool> {
         let line = format!("\n{beginning}");
-        Ok(matches!(self.last_of(&[MARKS[0], MARKS[1], line.as_bytes()])?, Some((_, 2))))
+        // Of what was taken, the line feed may be that before it.
+        Ok(self.last_of(&[line.as_bytes()])?.is_some_and(|(found, _)| found + 1 >= self.taken()))
     }
 
     /// Which of these texts, none of which is longer than a few hundred bytes, comes last near the end of the file, and where.
@@ -419,7 +479,8 @@ impl Input {
         let Source::File { file, .. } = &self.source else { return Ok(()) };
         let mut done = 0;
         while done < REQUEST {
-            let count = file.read(at + done as u64, block)?.min(REQUEST - done);
+            let Some(count) = file.read(at + done as u64, block)? else { continue };
+            let count = count.min(REQUEST - done);
             if count == 0 {
                 break;
             }
@@ -441,25 +502,38 @@ enum Cut {
     Open,
 }
 
-/// Finds the last end of a row, or of as many as a piece has, or the end of the data.
+/// Finds the last end of a row, or of as many as a piece has, or the end of the data. A row that is open there ends with it.
 fn cut(bytes: &[u8], options: &CopyOptions, in_script: bool, complete: bool) -> Cut {
+    let mark = if in_script { find_mark(bytes, complete) } else { None };
+    let rows = mark.as_ref().map_or(bytes.len(), |mark| mark.start);
     let mut last = 0;
-    for (count, end) in RowEnds::new(bytes, options).enumerate() {
+    for (count, end) in RowEnds::new(&bytes[..rows], options).enumerate() {
         if count == PIECE_ROWS {
             return Cut::Rows(last);
         }
-        let line = &bytes[last..end];
-        if in_script && matches!(line, b"\\.\n" | b"\\.\r\n") {
-            return Cut::End { rows: last, end };
-        }
         last = end;
     }
-    match last {
-        _ if in_script && complete && &bytes[last..] == b"\\." => Cut::End { rows: last, end: bytes.len() },
-        0 if bytes.is_empty() && complete && !in_script => Cut::Rows(0),
-        0 => Cut::Open,
-        _ => Cut::Rows(last),
+    match (mark, last) {
+        (Some(mark), _) => Cut::End { rows, end: mark.end },
+        (None, 0) if bytes.is_empty() && complete && !in_script => Cut::Rows(0),
+        (None, 0) => Cut::Open,
+        (None, _) => Cut::Rows(last),
     }
+}
+
+/// The line that ends the data of a COPY in a script: as with psql, the first one that is `\.` and nothing else, also where quotes are open.
+fn find_mark(bytes: &[u8], complete: bool) -> Option<Range<usize>> {
+    let behind = memmem::find_iter(bytes, b"\n\\.").map(|found| found + 1);
+    let first = bytes.starts_with(b"\\.").then_some(0);
+    first.into_iter().chain(behind).find_map(|start| {
+        let end = match &bytes[start + 2..] {
+            [b'\n', ..] => start + 3,
+            [b'\r', b'\n', ..] => start + 4,
+            [] if complete => start + 2,
+            _ => return None,
+        };
+        Some(start..end)
+    })
 }
 
 /// Where rows end: behind line feeds, but for those that a backslash or quotes make data.
@@ -537,7 +611,7 @@ mod tests {
         let text = "1\n".repeat(2 * PIECE_ROWS + 3) + "\\.\nselect 1;\n";
         let mut input = Input::stream("x", Box::new(std::io::Cursor::new(text)));
         let mut pieces = Vec::new();
-        while let Some(piece) = input.data(&CopyOptions::new(false), true, Vec::new()).unwrap() {
+        while let Next::Piece(piece) = input.data(&CopyOptions::new(false), true, Vec::new()).unwrap() {
             pieces.push((piece.line as usize, piece.bytes.len() / 2));
         }
         assert_eq!(pieces, [(1, PIECE_ROWS), (PIECE_ROWS + 1, PIECE_ROWS), (2 * PIECE_ROWS + 1, 3)]);
@@ -570,7 +644,7 @@ mod tests {
         let read = |text: &'static str, in_script| {
             let mut input = Input::stream("x", Box::new(text.as_bytes()));
             let mut rows = String::new();
-            while let Some(piece) = input.data(&CopyOptions::new(false), in_script, Vec::new())? {
+            while let Next::Piece(piece) = input.data(&CopyOptions::new(false), in_script, Vec::new())? {
                 rows.push_str(&String::from_utf8(piece.bytes).unwrap());
             }
             let line = input.line();
@@ -585,5 +659,60 @@ mod tests {
         assert_eq!(read("1\n2", false).unwrap().0, "1\n2");
         let error = read("1\n2\n", true).unwrap_err().to_string();
         assert!(error.contains("x:3: the data of COPY has no end"), "{error}");
+    }
+
+    #[test]
+    fn the_mark_within_open_quotes_was_taken_for_data() {
+        let cut = |text: &str, csv, in_script, complete| {
+            cut(text.as_bytes(), &CopyOptions::new(csv), in_script, complete)
+        };
+        for (text, csv, rows, end) in [
+            ("1,\"a\n\\.\nselect 1;\n", true, 5, 8),
+            ("1,\"a\r\n\\.\r\nselect 1;\n", true, 6, 10),
+            ("\\.\nb\"\n\\.\n", true, 0, 3),
+            // A backslash keeps a row open, too.
+            ("1\\\n\\.\n2\n", false, 3, 6),
+        ] {
+            assert_eq!(cut(text, csv, true, false), Cut::End { rows, end }, "{text}");
+        }
+        assert_eq!(cut("1,\"a\n\\.", true, true, true), Cut::End { rows: 5, end: 7 });
+        // What follows decides, or it is no such line; and in a file of its own it is data.
+        assert_eq!(cut("1\n2,\"a\n\\.", true, true, false), Cut::Rows(2));
+        assert_eq!(cut("1\n2,\"a\n\\.\"\n", true, true, false), Cut::Rows(11));
+        assert_eq!(cut("1,\"a\n\\.\nb\"\n2\n", true, false, false), Cut::Rows(13));
+    }
+
+    #[test]
+    fn what_comes_after_a_while_is_read_on_from_there() {
+        // Each piece is one read; between them nothing comes for some more.
+        struct Slow(Vec<&'static str>, u32);
+
+        impl Read for Slow {
+            fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+                self.1 += 1;
+                if !self.1.is_multiple_of(5) {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                let Some(text) = self.0.pop() else { return Ok(0) };
+                out[..text.len()].copy_from_slice(text.as_bytes());
+                Ok(text.len())
+            }
+        }
+
+        let stream = Slow(vec!["ct 2;\n", "2\n\\.\nsele", "\n1\n", "select 1;"], 0);
+        let mut input = Input::stream("x", Box::new(stream));
+        assert_eq!(input.next_line().unwrap(), Some("select 1;\n"));
+        let mut came = Vec::new();
+        loop {
+            match input.data(&CopyOptions::new(false), true, Vec::new()).unwrap() {
+                Next::Piece(piece) => came.push(String::from_utf8(piece.bytes).unwrap()),
+                Next::Nothing => came.push("nothing".to_owned()),
+                Next::End => break,
+            }
+        }
+        came.dedup();
+        assert_eq!(came, ["1\n", "nothing", "2\n"]);
+        assert_eq!(input.next_line().unwrap(), Some("select 2;\n"));
+        assert_eq!(input.line(), 5);
     }
 }

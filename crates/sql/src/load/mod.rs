@@ -7,7 +7,9 @@
 //! 3. What is bad is named by file and line; what is skipped or passed over is counted. Nothing else is left out: where the lines of a piece
 //!    cannot be told apart as one text, each row is read alone.
 //! 4. When it ends, everything is durable, and no transaction is open.
-//! 5. Rows that are long are charged to the budget before they are queued, and wait for those under way where there is no room for all.
+//! 5. Rows that are long are charged to the budget before they are queued, and wait for those under way where there is no room for all; long
+//!    statements are charged as they are read. What is kept and told of an error is short, however long the value that it quotes.
+//! 6. Once something has failed no more is waited for, of a stream or of a client.
 //!
 //! # Way
 //! Statements run one after the other. Primary keys, which stand behind the rows, are looked for at the end of a file and made before the rows of
@@ -42,10 +44,11 @@ use crate::threads::start_thread;
 use crate::{Error, Result, SqlState};
 use files::Place;
 use gannet_io::{Disk, ModeRequest};
-use gannet_store::{Unit, Watch};
+use gannet_store::{Unit, Watch, WorkMemory};
 use input::Input;
 use serde::{Deserialize, Serialize};
 use statement::Judged;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::path::PathBuf;
@@ -55,8 +58,10 @@ use std::time::Duration;
 
 /// Bad rows and statements that are listed; the others are counted.
 const LISTED: usize = 100;
-/// A longer line of a script is charged as the line that is taken apart, and as the statement that comes of it.
-const LONG_LINE: usize = 4 << 20;
+/// A longer statement is charged, as the line that is taken apart, and as the statement that comes of it; so much at a time, at least.
+const LONG_STATEMENT: usize = 1 << 20;
+/// Characters that are told of a part of an error, at most: it may quote a value.
+const SHOWN: usize = 300;
 /// The last line of what `pg_dump` writes begins so, and its first lines tell that it is it.
 const PG_DUMP: (&str, &str) = ("-- PostgreSQL database dump", "-- PostgreSQL database dump complete");
 
@@ -85,7 +90,8 @@ pub enum Origin {
     File(PathBuf),
     /// A folder of csv.
     Folder(PathBuf),
-    /// SQL that can be read once, and how messages call it.
+    /// SQL that can be read once, and how messages call it. Where a read gives [`WouldBlock`](std::io::ErrorKind::WouldBlock), nothing has come
+    /// for a while: it is read again, unless the load has failed meanwhile, which would not be noticed while a read waits.
     Stream(Box<dyn Read + Send>, String),
     /// A file of a client, who calls it so.
     OfClient(Offered, PathBuf),
@@ -151,13 +157,28 @@ struct Bad {
     /// Its line, from 1.
     line: u64,
     column: Option<String>,
+    /// What is told of it, in its message.
     error: Error,
+}
+
+impl Bad {
+    fn new(line: u64, column: Option<String>, error: &Error) -> Self {
+        Bad { line, column, error: placed(described(error), error) }
+    }
+}
+
+/// A part of an error, cut where it is long.
+fn shown(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 /// How often it is looked whether a load is to end while one of its statements runs.
 const LISTEN_EVERY: Duration = Duration::from_millis(20);
 
-/// Tells the thread that listens that nothing is left to listen for, however it came to that.
+/// Tells a thread that listens, or reads, that nothing is left to do it for, however it came to that.
 struct Over<'o>(&'o AtomicBool);
 
 impl Drop for Over<'_> {
@@ -328,26 +349,26 @@ impl Loader<'_, '_> {
         let is_file = input.len().is_some();
         let mut last_line = None;
         let mut splitter = Splitter::default();
-        let (mut start, mut is_empty) = (1, true);
+        let (mut start, mut is_empty, mut memory) = (1, true, None);
         loop {
-            if splitter.statement().trim().is_empty() {
-                start = input.line() + 1;
+            let is_between = splitter.statement().trim().is_empty() && splitter.missing().is_none();
+            if is_between {
+                (start, memory) = (input.line() + 1, None);
             }
             let Some(line) = input.next_line()? else { break };
-            let begins = last_line_of(line);
+            // Within a statement it is text like any other.
+            let begins = last_line_of(line).filter(|_| is_between);
             last_line = last_line.or(begins);
-            if last_line.is_some_and(|expected| line.starts_with(expected)) {
+            if last_line.is_some_and(|expected| is_between && line.starts_with(expected)) {
                 last_line = None;
             }
-            let mut copies = None;
-            if let Some(room) = self.room.as_ref().filter(|_| line.len() > LONG_LINE)
-                && let Err(error) = room.grow(&mut copies, 2 * line.len() as u64)
-            {
+            if let Err(error) = self.hold(&mut memory, splitter.statement().len() + line.len()) {
                 return Err(placed(input.at_line(start, &described(&error)), &error));
             }
             splitter.feed(line);
+            // So that nothing is loaded of most of those that are cut off. Whether it is complete shows at its end.
             if let Some(expected) = begins.filter(|_| is_file)
-                && !input.ends_with_line(expected)?
+                && !input.has_line_ahead(expected)?
             {
                 return Err(cut_off(&input));
             }
@@ -379,6 +400,16 @@ impl Loader<'_, '_> {
         Ok(())
     }
 
+    /// Charges what so many bytes of a statement take, where they are many.
+    fn hold(&self, memory: &mut Option<WorkMemory>, bytes: usize) -> Result<()> {
+        let Some(room) = self.room.as_ref().filter(|_| bytes > LONG_STATEMENT) else { return Ok(()) };
+        let (wanted, held) = (2 * bytes as u64, memory.as_ref().map_or(0, WorkMemory::bytes));
+        if wanted > held {
+            room.grow(memory, (wanted - held).max(LONG_STATEMENT as u64))?;
+        }
+        Ok(())
+    }
+
     /// Looks for what is better made before the rows of its table.
     fn find_keys(&mut self, script: &str) {
         // Rows that come one by one are quicker without indexes.
@@ -389,17 +420,18 @@ impl Loader<'_, '_> {
             splitter.feed(line);
             while let Some(piece) = splitter.next_piece() {
                 let Piece::Statement(text) = piece else { continue };
-                let words = statement::words(&text);
-                changes |= statement::changes_rows(&words);
+                changes |= statement::changes_rows(&text);
                 if changes {
                     // What stands behind it may hold of rows only as it leaves them.
                     continue;
                 }
-                let index = || statement::index_of(&words).filter(|_| builds);
-                if let Some(table) = statement::primary_key_of(&words).or_else(index) {
-                    let early = self.early.entry(table.to_owned()).or_default();
+                let key = statement::primary_key_of(&text);
+                let is_key = key.is_some();
+                let index = || statement::index_of(&text).filter(|_| builds);
+                if let Some(table) = key.or_else(index) {
+                    let early = self.early.entry(table.into_owned()).or_default();
                     // The key first: an index has it in its entries.
-                    let place = if statement::primary_key_of(&words).is_some() { 0 } else { early.len() };
+                    let place = if is_key { 0 } else { early.len() };
                     // As it is run when its turn comes.
                     match statement::judge(&text) {
                         Judged::Run => early.insert(place, text.trim().to_owned()),
@@ -417,9 +449,9 @@ impl Loader<'_, '_> {
 
     /// Makes what is better made before the rows of a table, if it was made here, and has no rows yet.
     fn run_early(&mut self, copy: &str) -> Result<()> {
-        let words = statement::words(copy);
-        let Some(table) = words.get(1).filter(|table| self.created.contains(*table)) else { return Ok(()) };
-        for statement in self.early.remove(table).into_iter().flatten() {
+        let table = statement::words(copy).nth(1).filter(|table| self.created.contains(&**table));
+        let Some(table) = table else { return Ok(()) };
+        for statement in self.early.remove(&*table).into_iter().flatten() {
             self.watch.look()?;
             // Where it cannot be made it is run again when its turn comes, and says so.
             if self.destination.run(&statement).is_ok() {
@@ -507,8 +539,8 @@ impl Loader<'_, '_> {
                 return self.statement_failed(input, line, error);
             }
         }
-        if let Some(table) = statement::created_table(&statement::words(text)) {
-            self.created.insert(table.to_owned());
+        if let Some(table) = statement::created_table(text) {
+            self.created.insert(table.into_owned());
         }
         Ok(())
     }
@@ -539,8 +571,7 @@ impl Loader<'_, '_> {
             Ok(parsed) => parsed,
             Err(error) => {
                 self.statement_failed(input, line, error)?;
-                while input.data(&CopyOptions::new(false), true, Vec::new())?.is_some() {}
-                return Ok(());
+                return input.pass_over_data(&CopyOptions::new(false), true);
             }
         };
         let file = input.name().to_owned();
@@ -691,13 +722,13 @@ fn cut_off(input: &Input) -> Error {
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// What an error says, on one line.
+/// What an error says, on one line, which is not long.
 fn described(error: &Error) -> String {
     let fields = error.fields();
-    let mut text = fields.message.to_string();
+    let mut text = shown(&fields.message).into_owned();
     for more in [&fields.detail, &fields.hint].into_iter().flatten() {
         text.push_str(". ");
-        text.push_str(more.trim_end_matches('.'));
+        text.push_str(&shown(more.trim_end_matches('.')));
     }
     text
 }
@@ -705,7 +736,7 @@ fn described(error: &Error) -> String {
 /// The error of a bad row, with its place.
 fn row_error(file: &str, bad: &Bad) -> Error {
     let column = bad.column.as_ref().map_or_else(String::new, |column| format!("column {column}: "));
-    placed(format!("{file}:{}: {column}{}", bad.line, described(&bad.error)), &bad.error)
+    placed(format!("{file}:{}: {column}{}", bad.line, bad.error), &bad.error)
 }
 
 /// The error with other words.
@@ -742,5 +773,5 @@ fn is_there(error: &Error) -> bool {
 
 fn is_unknown_setting(text: &str, error: &Error) -> bool {
     error.state() == SqlState::UNDEFINED_OBJECT
-        && statement::words(text).first().is_some_and(|word| word == "SET")
+        && statement::words(text).next().is_some_and(|word| word == "SET")
 }

@@ -156,7 +156,7 @@ fn read(file: &OnDisk, at: u64, bytes: usize, block: &mut AlignedBuffer) -> Resu
     while from < end {
         // No more than is wanted, as far as the device reads it.
         let most = ((end - from) as usize).next_multiple_of(file.alignment()).min(block.len());
-        let count = file.read(from, &mut block[..most]).map_err(|error| error.to_string())?;
+        let count = file.read_block(from, &mut block[..most]).map_err(|error| error.to_string())?;
         if count == 0 {
             break;
         }

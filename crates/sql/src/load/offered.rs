@@ -23,7 +23,7 @@ use crate::{Error, Result, SqlState};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are asked for at once, at most.
 pub const READ_MOST: u32 = REQUEST as u32;
@@ -176,8 +176,8 @@ fn wrong(why: &str) -> Error {
 pub(crate) trait Line: Send {
     /// Sends a request.
     fn ask(&mut self, request: Request) -> Result<()>;
-    /// Waits for the next answer.
-    fn answer(&mut self) -> Result<Answer>;
+    /// Waits a while for the next answer; `None`: it has not come yet.
+    fn answer(&mut self) -> Result<Option<Answer>>;
 }
 
 /// Files that a client offers. Clones are the same.
@@ -196,33 +196,43 @@ impl std::fmt::Debug for Offered {
 
 struct Asking {
     line: Box<dyn Line>,
-    /// The piece that was asked for in advance, and whose answer nobody has waited for.
-    ahead: Option<Request>,
+    /// What was asked for and has no answer yet: what is waited for, and the piece that was asked for in advance.
+    asked: VecDeque<Request>,
 }
 
 impl Asking {
     /// The answer to a request, which may be under way; what was asked for in vain comes before it, and is not looked at. `next` is asked for, too.
-    fn get(&mut self, request: Request, next: Option<Request>) -> Result<Answer> {
-        match self.ahead.take() {
-            Some(ahead) if ahead == request => {}
-            ahead => {
-                if ahead.is_some() {
-                    self.line.answer()?;
-                }
-                self.line.ask(request)?;
+    /// `None`: it has not come yet. Who gives it up then may ask for something else.
+    fn get(&mut self, request: &Request, next: Option<Request>) -> Result<Option<Answer>> {
+        while self.asked.front().is_some_and(|asked| asked != request) {
+            if self.line.answer()?.is_none() {
+                return Ok(None);
             }
+            self.asked.pop_front();
         }
-        if let Some(next) = next {
-            self.line.ask(next.clone())?;
-            self.ahead = Some(next);
+        if self.asked.is_empty() {
+            self.ask(request.clone())?;
         }
-        self.line.answer()
+        if let Some(next) = next.filter(|_| self.asked.len() < UNDER_WAY) {
+            self.ask(next)?;
+        }
+        let answer = self.line.answer()?;
+        if answer.is_some() {
+            self.asked.pop_front();
+        }
+        Ok(answer)
+    }
+
+    fn ask(&mut self, request: Request) -> Result<()> {
+        self.line.ask(request.clone())?;
+        self.asked.push_back(request);
+        Ok(())
     }
 }
 
 impl Offered {
     pub(crate) fn new(line: Box<dyn Line>, is_folder: bool) -> Self {
-        Offered { is_folder, line: Arc::new(Mutex::new(Asking { line, ahead: None })) }
+        Offered { is_folder, line: Arc::new(Mutex::new(Asking { line, asked: VecDeque::new() })) }
     }
 
     /// What it calls a file.
@@ -231,13 +241,19 @@ impl Offered {
         name.to_string_lossy().into_owned()
     }
 
-    fn get(&self, request: Request, next: Option<Request>) -> Result<Answer> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner).get(request, next)
+    fn line(&self) -> MutexGuard<'_, Asking> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes of a file, if it has one of that name.
     pub(super) fn len_of(&self, path: &Path) -> Result<Option<u64>> {
-        match self.get(Request::Len(self.name(path)), None)? {
+        let (request, mut line) = (Request::Len(self.name(path)), self.line());
+        let answer = loop {
+            if let Some(answer) = line.get(&request, None)? {
+                break answer;
+            }
+        };
+        match answer {
             Answer::Bytes(len) => {
                 let len = len.as_slice().try_into().map_err(|_| wrong("a length is too short"))?;
                 Ok(Some(u64::from_be_bytes(len)))
@@ -286,18 +302,20 @@ impl Blocks for OfClient {
         ALIGNMENT
     }
 
-    fn read(&self, at: u64, block: &mut [u8]) -> Result<usize> {
-        let Some(request) = self.request(at, block.len()) else { return Ok(0) };
+    fn read(&self, at: u64, block: &mut [u8]) -> Result<Option<usize>> {
+        let Some(request) = self.request(at, block.len()) else { return Ok(Some(0)) };
         let wanted = request.answer_most();
         let end = at + wanted as u64;
         let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
-        let goes_on = std::mem::replace(&mut *behind, end) == at || at == 0;
-        drop(behind);
+        let goes_on = *behind == at || at == 0;
         let next = if goes_on { self.request(end, block.len()) } else { None };
-        match self.client.get(request, next)? {
+        let Some(answer) = self.client.line().get(&request, next)? else { return Ok(None) };
+        *behind = end;
+        drop(behind);
+        match answer {
             Answer::Bytes(bytes) if bytes.len() == wanted => {
                 block[..wanted].copy_from_slice(&bytes);
-                Ok(wanted)
+                Ok(Some(wanted))
             }
             Answer::Bytes(_) | Answer::Missing => {
                 Err(unreadable(Path::new(&self.name), "it is shorter than it was"))
@@ -312,6 +330,7 @@ mod tests {
     use super::*;
     use gannet_io::AlignedBuffer;
     use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn requests_are_json_that_stays_as_it_is() {
@@ -380,10 +399,13 @@ mod tests {
     }
 
     /// A client with one file, that notes what it was asked.
+    #[derive(Default)]
     struct Noting {
         file: Vec<u8>,
         asked: Arc<Mutex<Vec<String>>>,
         answers: VecDeque<Answer>,
+        /// It takes its time.
+        pauses: Arc<AtomicBool>,
     }
 
     impl Line for Noting {
@@ -405,9 +427,12 @@ mod tests {
             Ok(())
         }
 
-        fn answer(&mut self) -> Result<Answer> {
+        fn answer(&mut self) -> Result<Option<Answer>> {
+            if self.pauses.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             self.asked.lock().unwrap().push("got".to_owned());
-            Ok(self.answers.pop_front().unwrap())
+            Ok(Some(self.answers.pop_front().unwrap()))
         }
     }
 
@@ -415,13 +440,13 @@ mod tests {
     fn the_next_piece_is_asked_for_before_this_one_is_there() {
         let file: Vec<u8> = (0..2 * REQUEST + 10).map(|at| (at / 4096) as u8).collect();
         let asked = Arc::default();
-        let line = Noting { file: file.clone(), asked: Arc::clone(&asked), answers: VecDeque::new() };
+        let line = Noting { file: file.clone(), asked: Arc::clone(&asked), ..Noting::default() };
         let client = Offered::new(Box::new(line), true);
         let path = PathBuf::from("folder/f");
         let open = client.open(&path).unwrap().unwrap();
         let mut block = AlignedBuffer::zeroed(REQUEST);
         let mut read = |at: usize| {
-            let count = open.read(at as u64, &mut block).unwrap();
+            let count = open.read(at as u64, &mut block).unwrap().unwrap();
             assert_eq!(block[..count], file[at..at + count]);
             count
         };
@@ -440,5 +465,25 @@ mod tests {
             &back, "got", "no other", "got",
         ];
         assert_eq!(*asked.lock().unwrap(), wanted);
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waited_for_was_taken_for_that_to_the_next_request() {
+        let file: Vec<u8> = (0..4 * REQUEST).map(|at| (at / 4096 % 251) as u8).collect();
+        let pauses = Arc::new(AtomicBool::new(false));
+        let line = Noting { file: file.clone(), pauses: Arc::clone(&pauses), ..Noting::default() };
+        let client = Offered::new(Box::new(line), false);
+        let open = client.open(Path::new("f")).unwrap().unwrap();
+        let mut block = AlignedBuffer::zeroed(REQUEST);
+        // Two pieces are asked for, and given up; then the same or other ones are wanted.
+        for wanted in [[0, REQUEST], [REQUEST, 2 * REQUEST], [3 * REQUEST, 4096]] {
+            pauses.store(true, Ordering::Relaxed);
+            assert_eq!(open.read(0, &mut block).unwrap(), None);
+            pauses.store(false, Ordering::Relaxed);
+            for at in wanted {
+                let count = open.read(at as u64, &mut block).unwrap().unwrap();
+                assert_eq!(block[..count], file[at..at + count], "{at}");
+            }
+        }
     }
 }

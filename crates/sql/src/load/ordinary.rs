@@ -1,6 +1,6 @@
 //! Rows that go to their table one by one, as by any COPY.
 
-use super::input::{Input, Piece, RowEnds};
+use super::input::{Input, Next, Piece, RowEnds};
 use super::{Bad, CopyData, Loader, explained};
 use crate::session::Header;
 use crate::{Error, Result, SqlState};
@@ -16,23 +16,19 @@ const WAITING_MOST: usize = 1 << 20;
 const WAIT_MOST: u32 = 20;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// The next piece of data; where others are to go first, after a while. A client is waited for without leave, which other jobs would lack meanwhile.
-fn next_piece(
-    watch: &mut Watch<'_>,
-    paced: bool,
-    data: &CopyData<'_>,
-    input: &mut Input,
-) -> Result<Option<Piece>> {
+/// What comes next of the data; where others are to go first, after a while. A client is waited for without leave, which other jobs would lack
+/// meanwhile.
+fn next_piece(watch: &mut Watch<'_>, paced: bool, data: &CopyData<'_>, input: &mut Input) -> Result<Next> {
     watch.look()?;
     let waits = input.waits_for_client();
     // Held while it is read.
     let permit = if paced && !waits { leave(watch.job())? } else { None };
-    let piece = input.data(&data.options, data.in_script, Vec::new())?;
+    let next = input.data(&data.options, data.in_script, Vec::new())?;
     drop(permit);
-    if paced && waits {
+    if paced && waits && matches!(next, Next::Piece(_)) {
         leave(watch.job())?;
     }
-    Ok(piece)
+    Ok(next)
 }
 
 /// Leave to go on, if there is any within a while.
@@ -68,10 +64,16 @@ impl Loader<'_, '_> {
         let (watch, before, paced) = (&mut *self.watch, self.before, !self.options.alone);
         let mut failure = None;
         let mut more = |out: &mut Vec<u8>| {
-            let piece = next_piece(watch, paced, data, input);
-            let piece = piece.inspect_err(|error| failure = Some(error.clone()))?;
+            let next = next_piece(watch, paced, data, input);
+            let next = next.inspect_err(|error| failure = Some(error.clone()))?;
             watch.job().set_done(before + input.taken());
-            Ok(piece.inspect(|piece| out.extend_from_slice(&piece.bytes)).is_some())
+            match next {
+                Next::Piece(piece) => out.extend_from_slice(&piece.bytes),
+                // Whoever asks looks whether rows are still wanted.
+                Next::Nothing => {}
+                Next::End => return Ok(false),
+            }
+            Ok(true)
         };
         let copied = self.destination.copy(&data.sql, &mut more);
         if let Some(failure) = failure {
@@ -83,7 +85,7 @@ impl Loader<'_, '_> {
                 self.watch.look()?;
                 let (line, column) = place_of(&error, &data.table);
                 let line = line.map_or(data.line, |line| first + line - 1);
-                Err(super::row_error(data.file, &Bad { line, column, error }))
+                Err(super::row_error(data.file, &Bad::new(line, column, &error)))
             }
         }
     }
@@ -98,7 +100,9 @@ impl Loader<'_, '_> {
         // A table or column that is not there is one thing that is wrong, not one for each row.
         if let Err(error) = self.destination.copy(&data.sql, &mut once(&[&pieces.header])) {
             self.statement_failed(input, data.line, error)?;
-            while !pieces.are_over && input.data(&data.options, data.in_script, Vec::new())?.is_some() {}
+            if !pieces.are_over {
+                input.pass_over_data(&data.options, data.in_script)?;
+            }
             return Ok(None);
         }
         self.destination.run("BEGIN")?;
@@ -134,7 +138,7 @@ impl Loader<'_, '_> {
                         tries.went_well(part.len());
                     }
                     Err(error) if part.len() == 1 => {
-                        if let Some(bad) = waiting.take_in(bytes, bad(data, line, error)) {
+                        if let Some(bad) = waiting.take_in(bytes, bad(data, line, &error)) {
                             self.row_failed(data.file, bad)?;
                         }
                         tries.found_one();
@@ -167,7 +171,7 @@ impl Loader<'_, '_> {
                 self.watch.look()?;
                 match self.try_part(data, header, &bytes, row.line)? {
                     Ok(rows) => count += rows,
-                    Err(error) => still.push((bytes, bad(data, row.line, error))),
+                    Err(error) => still.push((bytes, bad(data, row.line, &error))),
                 }
             }
             left = still;
@@ -193,8 +197,7 @@ impl Loader<'_, '_> {
         match &copied {
             Ok(_) => self.destination.run("RELEASE SAVEPOINT part")?,
             Err(error) if !super::is_of_row(error) => {
-                let bad = Bad { line, column: None, error: error.clone() };
-                return Err(super::row_error(data.file, &bad));
+                return Err(super::row_error(data.file, &Bad::new(line, None, error)));
             }
             Err(_) => {
                 self.destination.run("ROLLBACK TO SAVEPOINT part")?;
@@ -239,9 +242,16 @@ impl Pieces {
         if self.first.is_some() || self.are_over {
             return Ok(self.first.take());
         }
-        let piece = next_piece(watch, paced, data, input)?;
-        self.are_over = piece.is_none();
-        Ok(piece)
+        loop {
+            match next_piece(watch, paced, data, input)? {
+                Next::Piece(piece) => return Ok(Some(piece)),
+                Next::Nothing => {}
+                Next::End => {
+                    self.are_over = true;
+                    return Ok(None);
+                }
+            }
+        }
     }
 
     fn cut_header(&mut self, first: Option<Piece>, data: &CopyData<'_>) {
@@ -255,9 +265,9 @@ impl Pieces {
 }
 
 /// A bad row, and its line.
-fn bad(data: &CopyData<'_>, line: u64, error: Error) -> Bad {
-    let (_, column) = place_of(&error, &data.table);
-    Bad { line, column, error }
+fn bad(data: &CopyData<'_>, line: u64, error: &Error) -> Bad {
+    let (_, column) = place_of(error, &data.table);
+    Bad::new(line, column, error)
 }
 
 /// Rows that refer to what is not there, and may come yet where it is of the same table.

@@ -1,7 +1,7 @@
 //! Rows of COPY data on their way into an empty table: one thread reads, some make rows of text, the session's thread builds.
 
-use super::Bad;
-use super::input::{Input, LONG_PIECE, Piece, RowEnds};
+use super::input::{Input, LONG_PIECE, Next, Piece, RowEnds};
+use super::{Bad, Over};
 use crate::catalog::Table;
 use crate::ddl::{Encoded, Spare, Take};
 use crate::session::{CopyOptions, Fields, Header, Reader};
@@ -12,6 +12,7 @@ use crate::{Error, Result, SqlState};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, Watch, WorkMemory};
 use memchr::{memchr, memchr_iter, memchr2_iter};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -85,7 +86,8 @@ enum Step {
     Failed(Error),
 }
 
-/// Reads the data to its end, and gives `take` the rows. Bad ones are listed; where they are not to be skipped, the first one is the error.
+/// Reads the data to its end, and gives `take` the rows. Bad ones are listed; where they are not to be skipped, the first one is the error. Once
+/// nobody takes rows any more, no more data is waited for.
 pub(super) fn feed(
     input: &mut Input,
     data: &Data<'_>,
@@ -108,8 +110,11 @@ pub(super) fn feed(
         spare: Spare::default(),
         texts: Mutex::default(),
     };
-    let (maker, to_make, job) = (&maker, &to_make, watch.job());
+    let is_over = AtomicBool::new(false);
+    let (maker, to_make, is_over, job) = (&maker, &to_make, &is_over, watch.job());
     std::thread::scope(move |scope| {
+        // However it is left, before its threads are waited for.
+        let _over = Over(is_over);
         for _ in 0..share.jobs {
             let make = move || {
                 loop {
@@ -127,13 +132,17 @@ pub(super) fn feed(
             let waits = input.waits_for_client();
             let leave = |is_time: bool| (data.paced && is_time).then(|| job.permit()).transpose();
             loop {
-                let piece = leave(!waits)
+                let next = leave(!waits)
                     .map_err(Error::from)
                     .and_then(|_leave| input.data(data.options, data.in_script, maker.take_text()))
-                    .and_then(|piece| leave(waits).map(|_leave| piece).map_err(Error::from));
-                let piece = match piece {
-                    Ok(Some(piece)) => piece,
-                    Ok(None) => return,
+                    .and_then(|next| {
+                        let has_come = matches!(next, Next::Piece(_));
+                        leave(waits && has_come).map(|_leave| next).map_err(Error::from)
+                    });
+                let piece = match next {
+                    Ok(Next::Piece(piece)) => piece,
+                    Ok(Next::Nothing) if !is_over.load(Ordering::Relaxed) => continue,
+                    Ok(Next::Nothing | Next::End) => return,
                     Err(error) => {
                         let _ = steps.send(Step::Failed(error));
                         return;
@@ -332,7 +341,7 @@ impl Maker<'_> {
             match next {
                 Ok(false) => return Ok(()),
                 Ok(true) => self.take_row(fields.len(), &|index| fields.get(index), line, &mut row, made),
-                Err(error) => return Err(Bad { line, column: None, error }),
+                Err(error) => return Err(Bad::new(line, None, &error)),
             }
         }
     }
@@ -386,7 +395,7 @@ impl Maker<'_> {
         let before = Extent::of(&made.rows);
         if let Err((column, error)) = self.row(count, get, row, &mut made.rows) {
             before.restore(&mut made.rows);
-            made.bad.push(Bad { line, column, error });
+            made.bad.push(Bad::new(line, column, &error));
         }
     }
 

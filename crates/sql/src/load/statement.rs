@@ -1,6 +1,8 @@
 //! Statements of a script, judged: which are run, which do not matter here, and which are to be said otherwise.
 
 use crate::splitter::dollar_tag;
+use std::borrow::Cow;
+use std::ops::Range;
 
 /// What is done with a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,23 +24,27 @@ pub(super) enum Judged {
 /// What stands between things that are to be said about one statement.
 pub(super) const AND: &str = "; ";
 
-/// Words that are looked at, but for COPY and definitions, whose columns may be many.
-const MOST_WORDS: usize = 64;
+/// Words that tell what a statement is. All of them are looked at where it matters, but only so many are kept: there may be millions.
+const FIRST_WORDS: usize = 16;
+/// Words that tell what an action of ALTER TABLE is.
+const ACTION_WORDS: usize = 8;
+/// Bytes of a word beyond which it is no name, and stays as it is.
+const LONG_WORD: usize = 1 << 10;
 
-/// The first words of a statement, in upper case but for quoted names; parentheses, commas and semicolons stand alone.
-pub(super) fn words(text: &str) -> Vec<String> {
-    let upper = |(_, word): (usize, &str)| {
-        if word.contains(['"', '\'']) { word.to_owned() } else { word.to_uppercase() }
-    };
-    let mut words = Words { text, at: 0 }.map(upper);
-    let mut taken: Vec<String> = words.by_ref().take(MOST_WORDS).collect();
-    if taken.first().is_some_and(|first| matches!(first.as_str(), "ALTER" | "COPY" | "CREATE")) {
-        taken.extend(words);
-    }
-    taken
+/// The words of a statement, in upper case but for quoted names; parentheses, commas and semicolons stand alone.
+pub(super) fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    Words { text, at: 0 }.map(|(_, word)| upper(word))
+}
+
+fn upper(word: &str) -> Cow<'_, str> {
+    let stays = word.len() > LONG_WORD
+        || word.contains(['"', '\''])
+        || word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_lowercase());
+    if stays { word.into() } else { word.to_uppercase().into() }
 }
 
 /// The words of a statement as they are written, and where; comments are passed over.
+#[derive(Clone)]
 struct Words<'t> {
     text: &'t str,
     at: usize,
@@ -110,18 +116,16 @@ fn in_name(character: char) -> bool {
 
 /// Judges a statement by its words.
 pub(super) fn judge(text: &str) -> Judged {
-    let words = words(text);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["COPY", ..] if words.windows(2).any(|pair| pair == ["FROM", "STDIN"]) => Judged::Copy,
+    let first: Vec<_> = words(text).take(FIRST_WORDS).collect();
+    let first: Vec<&str> = first.iter().map(|word| &**word).collect();
+    match first.as_slice() {
+        ["COPY", ..] if takes_data(text) => Judged::Copy,
         ["SELECT", set_config, "(", "'search_path'", ..] if set_config.ends_with("SET_CONFIG") => {
             Judged::Nothing
         }
         ["ALTER", "DEFAULT", "PRIVILEGES", ..] => Judged::PassedOver("ALTER DEFAULT PRIVILEGES"),
         ["ALTER", "TABLE", ..] => without_idle_actions(text),
-        ["ALTER", .., "OWNER", "TO", _] | ["ALTER", .., "OWNER", "TO", _, ";"] if !is_renamed(&words) => {
-            Judged::PassedOver("OWNER TO")
-        }
+        ["ALTER", ..] if is_owner_alone(text) => Judged::PassedOver("OWNER TO"),
         // A load goes to one database, which is there.
         ["CREATE", "DATABASE", ..] => Judged::PassedOver("CREATE DATABASE"),
         ["ALTER", "DATABASE", ..] => Judged::PassedOver("ALTER DATABASE"),
@@ -133,7 +137,7 @@ pub(super) fn judge(text: &str) -> Judged {
         ["GRANT", ..] => Judged::PassedOver("GRANT"),
         ["REVOKE", ..] => Judged::PassedOver("REVOKE"),
         ["SECURITY", "LABEL", ..] => Judged::PassedOver("SECURITY LABEL"),
-        ["CREATE" | "DROP", "EXTENSION", ..] if words.contains(&"PLPGSQL") => {
+        ["CREATE" | "DROP", "EXTENSION", ..] if first.contains(&"PLPGSQL") => {
             Judged::PassedOver("EXTENSION plpgsql")
         }
         ["CREATE", "SCHEMA", "PUBLIC", ..] | ["CREATE", "SCHEMA", "IF", "NOT", "EXISTS", "PUBLIC", ..] => {
@@ -159,10 +163,25 @@ pub(super) fn judge(text: &str) -> Judged {
     }
 }
 
-/// Whether it is `ALTER ... RENAME ...`, in which any word may be a name.
-fn is_renamed(words: &[&str]) -> bool {
-    // Before it stand at least ALTER, what is altered, and its name.
-    words.iter().skip(3).any(|word| *word == "RENAME")
+/// Whether it has `FROM STDIN`.
+fn takes_data(text: &str) -> bool {
+    let mut is_behind_from = false;
+    words(text).any(|word| std::mem::replace(&mut is_behind_from, word == "FROM") && word == "STDIN")
+}
+
+/// Whether it ends with `OWNER TO name`, and is no `ALTER ... RENAME ...`, in which any word may be a name.
+fn is_owner_alone(text: &str) -> bool {
+    let is = |word: &str, expected: &str| word.eq_ignore_ascii_case(expected);
+    let mut last = [""; 4];
+    for (place, (_, word)) in (Words { text, at: 0 }).enumerate() {
+        // Before it stand at least ALTER, what is altered, and its name.
+        if place >= 3 && is(word, "RENAME") {
+            return false;
+        }
+        last = [last[1], last[2], last[3], word];
+    }
+    let [first, second, third, end] = last;
+    is(second, "OWNER") && is(third, "TO") || is(first, "OWNER") && is(second, "TO") && end == ";"
 }
 
 /// What does not matter here among the actions of an ALTER TABLE; its kind.
@@ -182,49 +201,87 @@ fn idle_action(words: &[&str]) -> Option<&'static str> {
     })
 }
 
+/// An action of an ALTER TABLE.
+struct Action<'t> {
+    /// Its first words.
+    first: Vec<Cow<'t, str>>,
+    /// Where it stands, if it has words.
+    place: Option<Range<usize>>,
+    is_last: bool,
+}
+
+impl<'t> Action<'t> {
+    /// The next one: what stands before a comma outside of parentheses.
+    fn next(words: &mut impl Iterator<Item = (usize, &'t str)>) -> Self {
+        let mut action = Action { first: Vec::new(), place: None, is_last: true };
+        let mut depth = 0_usize;
+        for (at, word) in words {
+            match word {
+                "(" => depth += 1,
+                ")" => depth = depth.saturating_sub(1),
+                "," if depth == 0 => {
+                    action.is_last = false;
+                    break;
+                }
+                _ => {}
+            }
+            if action.first.len() < ACTION_WORDS {
+                action.first.push(upper(word));
+            }
+            let start = action.place.map_or(at, |place| place.start);
+            action.place = Some(start..at + word.len());
+        }
+        action
+    }
+
+    /// What does not matter here; its kind.
+    fn idle(&self) -> Option<&'static str> {
+        let first: Vec<&str> = self.first.iter().map(|word| &**word).collect();
+        idle_action(&first)
+    }
+}
+
 /// An ALTER TABLE without those of its actions that do not matter here; passed over where nothing else is left of it.
 fn without_idle_actions(text: &str) -> Judged {
-    let words: Vec<_> = Words { text, at: 0 }.filter(|(_, word)| *word != ";").collect();
+    let mut words = Words { text, at: 0 }.filter(|(_, word)| *word != ";");
+    let front: Vec<_> = words.clone().take(FIRST_WORDS).collect();
     let is = |place: usize, expected: &[&str]| {
         expected.iter().enumerate().all(|(behind, expected)| {
-            words.get(place + behind).is_some_and(|(_, word)| word.eq_ignore_ascii_case(expected))
+            front.get(place + behind).is_some_and(|(_, word)| word.eq_ignore_ascii_case(expected))
         })
     };
     // Before the actions: ALTER TABLE [IF EXISTS] [ONLY] name.
-    let mut begin = 2;
-    begin += if is(begin, &["IF", "EXISTS"]) { 2 } else { 0 };
-    begin += if is(begin, &["ONLY"]) { 2 } else { 1 };
-    let (mut rest, mut left_out) = (Vec::new(), Vec::new());
-    let mut depth = 0_usize;
-    let at_top = |(_, word): &(usize, &str)| {
-        match *word {
-            "(" => depth += 1,
-            ")" => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        *word == "," && depth == 0
-    };
-    for action in words.get(begin..).unwrap_or_default().split(at_top) {
-        let upper: Vec<_> = action.iter().map(|(_, word)| word.to_uppercase()).collect();
-        let upper: Vec<_> = upper.iter().map(String::as_str).collect();
-        match (idle_action(&upper), action) {
+    let mut name = 2;
+    name += if is(name, &["IF", "EXISTS"]) { 2 } else { 0 };
+    name += if is(name, &["ONLY"]) { 1 } else { 0 };
+    let Some((at, name)) = words.nth(name) else { return nearest(text) };
+    let (mut rest, mut left_out) = (String::new(), Vec::new());
+    loop {
+        let action = Action::next(&mut words);
+        match (action.idle(), action.place) {
+            (Some(kind), _) if left_out.contains(&kind) => {}
             (Some(kind), _) => left_out.push(kind),
-            (None, [first, .., last] | [first @ last]) => rest.push(&text[first.0..last.0 + last.1.len()]),
+            (None, Some(place)) => {
+                rest.push_str(if rest.is_empty() { "" } else { ", " });
+                rest.push_str(&text[place]);
+            }
             // The parser says what is wrong with it.
-            (None, []) => return nearest(text),
+            (None, None) => return nearest(text),
+        }
+        if action.is_last {
+            break;
         }
     }
     let Some(first) = left_out.first() else { return nearest(text) };
     if rest.is_empty() {
         return Judged::PassedOver(first);
     }
-    let (at, name) = words[begin - 1];
-    let text = format!("{} {};", &text[..at + name.len()], rest.join(", "));
+    let text = format!("{} {rest};", &text[..at + name.len()]);
+    drop(rest);
     let (text, told) = match nearest(&text) {
         Judged::Instead(text, told) => (text, Some(told)),
         _ => (text, None),
     };
-    left_out.dedup();
     let told: Vec<_> = left_out.into_iter().map(str::to_owned).chain(told).collect();
     Judged::Instead(text, told.join(AND))
 }
@@ -259,34 +316,42 @@ fn without_overriding(text: &str) -> Judged {
 
 /// A definition as it can be made here, and what of it has another meaning or none.
 fn nearest(text: &str) -> Judged {
-    let words: Vec<_> = Words { text, at: 0 }.collect();
-    let is = |place: usize, expected: &str| {
-        words.get(place).is_some_and(|(_, word)| word.eq_ignore_ascii_case(expected))
-    };
+    let is =
+        |word: Option<&str>, expected: &str| word.is_some_and(|word| word.eq_ignore_ascii_case(expected));
+    let mut words = Words { text, at: 0 };
     let (mut changed, mut taken, mut told) = (String::new(), 0, Vec::new());
-    for (place, &(at, word)) in words.iter().enumerate() {
+    let (mut before, mut place, mut is_altered, mut may_close) = (None, 0_usize, false, true);
+    while let Some((at, word)) = words.next() {
+        is_altered |= place == 0 && is(Some(word), "ALTER");
+        let (this, last) = (Some(word), before.replace(word));
+        place += 1;
+        let mut behind = words.clone().map(|(_, word)| word);
         let mut instead = |text_instead: &str, end: usize| {
             changed.push_str(&text[taken..at]);
             changed.push_str(text_instead);
             taken = end;
         };
-        let what = if place == 1 && is(place, "UNLOGGED") {
+        let what = if place == 2 && is(this, "UNLOGGED") {
             instead("", at + word.len());
             "UNLOGGED"
-        } else if place > 0 && is(place - 1, "GENERATED") && is(place, "ALWAYS") {
-            if is(place + 1, "AS") && is(place + 2, "(") {
+        } else if is(last, "GENERATED") && is(this, "ALWAYS") {
+            if is(behind.next(), "AS") && is(behind.next(), "(") {
                 // A column that is computed.
                 continue;
             }
             instead("BY DEFAULT", at + word.len());
             "GENERATED ALWAYS taken as BY DEFAULT"
-        } else if place > 0 && is(place - 1, "CACHE") && word.parse().is_ok_and(|values: u64| values > 1) {
+        } else if is(last, "CACHE") && word.parse().is_ok_and(|values: u64| values > 1) {
             "CACHE of a sequence"
-        } else if (is(place, "WITH") || is(place, "SET") || is(place, "RESET")) && is(place + 1, "(") {
-            let end = words[place..].iter().find(|(_, word)| *word == ")");
+        } else if (is(this, "WITH") || is(this, "SET") || is(this, "RESET")) && is(behind.next(), "(") {
             // Those of a key are not read.
-            if let Some((end, _)) = end.filter(|_| is(0, "ALTER") && is(place, "WITH")) {
-                instead("", end + 1);
+            if may_close && is_altered && is(this, "WITH") {
+                let end = words.clone().find(|(_, word)| *word == ")");
+                may_close = end.is_some();
+                if let Some((end, _)) = end {
+                    instead("", end + 1);
+                    words.at = end + 1;
+                }
             }
             "storage parameters"
         } else {
@@ -397,64 +462,63 @@ fn leading_name(word: &str) -> &str {
 }
 
 /// Of `CREATE TABLE t (...)` the table, as it is written.
-pub(super) fn created_table(words: &[String]) -> Option<&str> {
-    match words {
-        [create, table, name, ..] if create == "CREATE" && table == "TABLE" => Some(name),
-        _ => None,
-    }
+pub(super) fn created_table(text: &str) -> Option<Cow<'_, str>> {
+    let mut words = words(text);
+    begins(&mut words, &["CREATE", "TABLE"]).then(|| words.next()).flatten()
+}
+
+/// Whether these are the next words.
+fn begins<'t>(words: &mut impl Iterator<Item = Cow<'t, str>>, expected: &[&str]) -> bool {
+    expected.iter().all(|expected| words.next().is_some_and(|word| word == *expected))
 }
 
 /// Of `ALTER TABLE [ONLY] t ADD CONSTRAINT c PRIMARY KEY (...)` the table, as it is written. One that does anything else as well is not meant:
 /// what that is may need the rows.
-pub(super) fn primary_key_of(words: &[String]) -> Option<&str> {
-    let rest = match words {
-        [alter, table, only, rest @ ..] if alter == "ALTER" && table == "TABLE" && only == "ONLY" => rest,
-        [alter, table, rest @ ..] if alter == "ALTER" && table == "TABLE" => rest,
-        _ => return None,
-    };
-    match rest {
-        [name, add, constraint, _, primary, key, behind @ ..]
-            if [add, constraint, primary, key] == ["ADD", "CONSTRAINT", "PRIMARY", "KEY"]
-                && is_all_of_a_key(behind) =>
-        {
-            Some(name)
-        }
-        _ => None,
-    }
+pub(super) fn primary_key_of(text: &str) -> Option<Cow<'_, str>> {
+    let mut words = words(text).peekable();
+    let is_alter = begins(&mut words, &["ALTER", "TABLE"]);
+    let _ = words.next_if(|word| word == "ONLY");
+    let name = words.next().filter(|_| is_alter)?;
+    let is_constraint = begins(&mut words, &["ADD", "CONSTRAINT"]) && words.next().is_some();
+    let is_key = is_constraint && begins(&mut words, &["PRIMARY", "KEY"]);
+    (is_key && is_all_of_a_key(&mut words)).then_some(name)
 }
 
 /// Whether these are the columns of a key, and its storage parameters, with which the statement ends.
-fn is_all_of_a_key(words: &[String]) -> bool {
-    let Some(behind) = behind_parentheses(words) else { return false };
-    let behind = match behind {
-        [with, parameters @ ..] if with == "WITH" => behind_parentheses(parameters),
-        behind => Some(behind),
-    };
-    behind.is_some_and(|behind| behind.iter().all(|word| word == ";"))
+fn is_all_of_a_key<'t>(words: &mut impl Iterator<Item = Cow<'t, str>>) -> bool {
+    if !are_in_parentheses(words) {
+        return false;
+    }
+    let with = words.next();
+    match with.as_deref() {
+        Some("WITH") => are_in_parentheses(words) && words.all(|word| word == ";"),
+        Some(";") => words.all(|word| word == ";"),
+        other => other.is_none(),
+    }
 }
 
-/// What stands behind the parentheses that the words begin with.
-fn behind_parentheses(words: &[String]) -> Option<&[String]> {
-    let end = words.iter().position(|word| word == ")")?;
-    (words[0] == "(").then(|| &words[end + 1..])
+/// Whether parentheses are next, which are taken to their end.
+fn are_in_parentheses<'t>(words: &mut impl Iterator<Item = Cow<'t, str>>) -> bool {
+    words.next().is_some_and(|word| word == "(") && words.any(|word| word == ")")
 }
 
 /// Whether the statement may change rows that are there, or what tables and columns are called.
-pub(super) fn changes_rows(words: &[String]) -> bool {
-    let changing = ["INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE", "WITH", "DROP"];
-    words.first().is_some_and(|first| changing.contains(&first.as_str()))
-        || (words.first().is_some_and(|first| first == "ALTER")
-            && words.iter().any(|word| matches!(word.as_str(), "DROP" | "RENAME")))
+pub(super) fn changes_rows(text: &str) -> bool {
+    let mut words = words(text);
+    let first = words.next();
+    match first.as_deref() {
+        Some("INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MERGE" | "WITH" | "DROP") => true,
+        Some("ALTER") => words.any(|word| matches!(&*word, "DROP" | "RENAME")),
+        _ => false,
+    }
 }
 
 /// Of `CREATE INDEX i ON [ONLY] t ...` the table, as it is written. One that is unique is not meant: whether it can be made is a
 /// matter of the rows.
-pub(super) fn index_of(words: &[String]) -> Option<&str> {
-    let rest = match words {
-        [create, index, _, on, rest @ ..] if [create, index, on] == ["CREATE", "INDEX", "ON"] => rest,
-        _ => return None,
-    };
-    rest.iter().find(|word| *word != "ONLY").map(String::as_str)
+pub(super) fn index_of(text: &str) -> Option<Cow<'_, str>> {
+    let mut words = words(text);
+    let is_index = begins(&mut words, &["CREATE", "INDEX"]) && words.next().is_some();
+    (is_index && begins(&mut words, &["ON"])).then(|| words.find(|word| word != "ONLY")).flatten()
 }
 
 #[cfg(test)]
@@ -728,11 +792,11 @@ mod tests {
 
     #[test]
     fn a_primary_key_is_found_for_its_table() {
-        let words = words("ALTER TABLE ONLY public.\"a b\"\n    ADD CONSTRAINT p PRIMARY KEY (a, b);");
-        assert_eq!(primary_key_of(&words), Some("public.\"a b\""));
+        let text = "ALTER TABLE ONLY public.\"a b\"\n    ADD CONSTRAINT p PRIMARY KEY (a, b);";
+        assert_eq!(primary_key_of(text).as_deref(), Some("public.\"a b\""));
         let of = |behind: &str| {
             let text = format!("ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY {behind}");
-            primary_key_of(&super::words(&text)).is_some()
+            primary_key_of(&text).is_some()
         };
         for behind in ["(a)", "(\"x), y\", b) ;", "(a) WITH (fillfactor='70', x = 1);"] {
             assert!(of(behind), "{behind}");
@@ -747,20 +811,47 @@ mod tests {
         ] {
             assert!(!of(behind), "{behind}");
         }
-        assert_eq!(
-            created_table(&super::words("CREATE TABLE public.\"a b\" (\n a int);")),
-            Some("public.\"a b\"")
-        );
+        let text = "CREATE TABLE public.\"a b\" (\n a int);";
+        assert_eq!(created_table(text).as_deref(), Some("public.\"a b\""));
     }
 
     #[test]
     fn an_index_is_found_for_its_table() {
-        let of = |text: &str| index_of(&words(text)).map(str::to_owned);
+        let of = |text: &str| index_of(text).map(Cow::into_owned);
         assert_eq!(
             of("CREATE INDEX i ON public.\"a b\" USING btree (a);").as_deref(),
             Some("public.\"a b\"")
         );
         assert_eq!(of("create index i on only public.t (a)").as_deref(), Some("PUBLIC.T"));
         assert_eq!(of("CREATE UNIQUE INDEX i ON public.t (a);"), None);
+    }
+
+    #[test]
+    fn storage_parameters_within_others_ended_the_load_by_a_panic() {
+        let text = "ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY (a) WITH (x WITH (y));";
+        let expected = "ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY (a) );";
+        assert_eq!(judge(text), instead(expected, "storage parameters"));
+        let open = "ALTER TABLE t ADD CONSTRAINT p PRIMARY KEY (a) WITH (WITH (y;";
+        assert_eq!(judge(open), instead(open, "storage parameters"));
+    }
+
+    #[test]
+    fn a_statement_of_many_words_was_kept_word_by_word() {
+        let many = "c int, ".repeat(100_000);
+        // What stands far behind counts all the same.
+        assert_eq!(judge(&format!("COPY t ({many} d) FROM stdin;")), Judged::Copy);
+        assert_eq!(
+            judge(&format!("ALTER FUNCTION f({many} d int) OWNER TO bob;")),
+            Judged::PassedOver("OWNER TO")
+        );
+        assert_eq!(judge(&format!("ALTER FUNCTION f({many} d int) RENAME TO owner;")), Judged::Run);
+        assert!(changes_rows(&format!("ALTER TABLE t {many} DROP COLUMN d;")));
+        let idle = "ALTER a SET STORAGE PLAIN, ALTER b SET STATISTICS 5, ".repeat(10_000);
+        let text = format!("ALTER TABLE t {idle} ADD CHECK (a > 0), {idle} OWNER TO bob;");
+        let told = "SET STORAGE; SET STATISTICS; OWNER TO";
+        assert_eq!(judge(&text), instead("ALTER TABLE t ADD CHECK (a > 0);", told));
+        // No name, but a string: it stays where it is.
+        let string = format!("$${}$$", "x".repeat(LONG_WORD));
+        assert!(matches!(upper(&string), Cow::Borrowed(_)));
     }
 }

@@ -73,17 +73,14 @@ pub(super) struct FromClient {
 }
 
 impl FromClient {
-    fn next(&mut self) -> io::Result<Given> {
-        loop {
-            match self.given.recv_timeout(LISTEN_EVERY) {
-                Ok(given) => return Ok(given),
-                // Whoever reads the client knows why, and says it.
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.ending.is_asked_for() || self.interrupt.check().is_err() {
-                break;
-            }
+    /// What comes next; `None`: nothing has come for a while.
+    fn next(&mut self) -> io::Result<Option<Given>> {
+        let is_to_end = || self.ending.is_asked_for() || self.interrupt.check().is_err();
+        match self.given.recv_timeout(LISTEN_EVERY) {
+            Ok(given) => return Ok(Some(given)),
+            Err(RecvTimeoutError::Timeout) if !is_to_end() => return Ok(None),
+            // Whoever reads the client knows why, and says it.
+            Err(_) => {}
         }
         self.stopped.store(true, Ordering::Relaxed);
         Err(io::Error::other("the job is to end"))
@@ -98,9 +95,11 @@ impl Read for FromClient {
                 return Ok(count);
             }
             match self.next()? {
-                Given::Data(data) => self.piece = io::Cursor::new(data),
-                Given::End => self.is_over = true,
-                Given::Answer(_) => return Err(io::Error::other("an answer where nothing was asked")),
+                Some(Given::Data(data)) => self.piece = io::Cursor::new(data),
+                Some(Given::End) => self.is_over = true,
+                Some(Given::Answer(_)) => return Err(io::Error::other("an answer where nothing was asked")),
+                // Nobody may want it any more.
+                None => return Err(io::ErrorKind::WouldBlock.into()),
             }
         }
     }
@@ -114,9 +113,10 @@ impl Line for FromClient {
         })
     }
 
-    fn answer(&mut self) -> Result<Answer> {
+    fn answer(&mut self) -> Result<Option<Answer>> {
         match self.next() {
-            Ok(Given::Answer(answer)) => Ok(answer),
+            Ok(Some(Given::Answer(answer))) => Ok(Some(answer)),
+            Ok(None) => Ok(None),
             Ok(_) => Err(Error::internal("data where an answer was waited for")),
             Err(error) => Err(Error::new(SqlState::IO_ERROR, error.to_string())),
         }
