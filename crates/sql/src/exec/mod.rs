@@ -10,7 +10,7 @@
 use crate::catalog::Catalog;
 use crate::codec::row::StoredRow;
 use crate::logical::JoinKind;
-use crate::physical::{Node, Plan};
+use crate::physical::{Expr, Node, Plan};
 use crate::session::SessionState;
 use crate::types::Value;
 use crate::{Error, Result};
@@ -124,6 +124,11 @@ impl Batch {
         memory::await_room(context, bytes / self.rows)?;
         self.hold(context, bytes, WorkMemory::grow)?;
         Ok(false)
+    }
+
+    /// Bytes that it has and that are charged to nobody.
+    pub(crate) fn uncharged_bytes(&self) -> usize {
+        if self.is_charged() { 0 } else { self.bytes() }
     }
 
     /// Bytes of all its rows.
@@ -531,11 +536,11 @@ fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<d
             Box::new(sort::Sort::new(node, input, keys, *presorted, top.as_ref(), width))
         }
         Node::HashJoin { kind, left, right, left_keys, right_keys, residual } => {
-            let sides = sides(*kind, left, right, false, context, repeated)?;
+            let sides = sides(*kind, left, (right, right_keys), false, context, repeated)?;
             Box::new(join::hash::HashJoin::new(node, sides, left_keys, right_keys, residual.as_ref()))
         }
         Node::NestedLoop { kind, left, right, bind, condition } => {
-            let sides = sides(*kind, left, right, !bind.is_empty(), context, repeated)?;
+            let sides = sides(*kind, left, (right, &[]), !bind.is_empty(), context, repeated)?;
             let one_left = gives_one_row(left);
             Box::new(join::nested::NestedLoop::new(node, sides, one_left, bind, condition.as_ref()))
         }
@@ -556,16 +561,16 @@ fn open_node(plan: &Plan, context: &Context<'_>, repeated: bool) -> Result<Box<d
     })
 }
 
-/// The sides of a join. `bound`: the right one is run for each row of the left one.
+/// The sides of a join, and what the right one's rows are found by, if by anything. `bound`: it is run for each row of the left one.
 fn sides(
     kind: JoinKind,
     left: &Plan,
-    right: &Plan,
+    (right, right_keys): (&Plan, &[Expr]),
     bound: bool,
     context: &Context<'_>,
     repeated: bool,
 ) -> Result<join::hash::Sides> {
-    let right_fixed = walk::is_fixed(right);
+    let right_fixed = walk::is_fixed(right) && right_keys.iter().all(walk::is_fixed_expression);
     // What the join keeps itself needs not be kept below.
     let again = bound || repeated && !right_fixed;
     Ok(join::hash::Sides {

@@ -199,13 +199,18 @@ impl<'p> Slots<'p> {
 pub(super) fn is_fixed(plan: &Plan) -> bool {
     let mut fixed = true;
     plans(plan, &mut |plan| {
-        node_expressions(&plan.node, &mut |expr| {
-            expressions(expr, &mut |expr| match expr {
-                Expr::Slot(_) | Expr::Subquery { .. } => fixed = false,
-                Expr::Call { function, .. } if function.volatility == Volatility::Volatile => fixed = false,
-                _ => {}
-            });
-        });
+        node_expressions(&plan.node, &mut |expr| fixed &= is_fixed_expression(expr));
+    });
+    fixed
+}
+
+/// Whether an expression is the same for the same row each time it is computed within a statement, as far as that is plain to see.
+pub(super) fn is_fixed_expression(expr: &Expr) -> bool {
+    let mut fixed = true;
+    expressions(expr, &mut |expr| match expr {
+        Expr::Slot(_) | Expr::Subquery { .. } => fixed = false,
+        Expr::Call { function, .. } if function.volatility == Volatility::Volatile => fixed = false,
+        _ => {}
     });
     fixed
 }

@@ -1,7 +1,7 @@
 //! Candidates for everything above the joins: projections, groups, sorts, limits, set operations, locks.
 
 use super::Planner;
-use super::columns::ColumnSet;
+use super::columns::{ColumnSet, columns_of};
 use super::cost;
 use super::path::{Conditions, Leaf, OrderKey, Path, PathNode, PathRef, Wanted, add, cheapest, cheapest_for};
 use super::scalar::{constant, has_subquery, same_value, work};
@@ -721,17 +721,20 @@ fn ascending(scalars: &[Scalar]) -> Vec<SortKey> {
         .collect()
 }
 
-/// The keys of the sort that a relation's rows come from, in terms of the relation's own columns.
+/// The keys of the sort that a relation's rows come from, in terms of the relation's own columns: the first ones, as far as it gives them.
 fn sort_keys(rel: &Rel) -> Option<Vec<SortKey>> {
     match rel {
         Rel::Sort { keys, .. } => Some(keys.clone()),
         Rel::Project { input, columns } => {
             let mut keys = sort_keys(input)?;
+            let given: ColumnSet = columns.iter().map(|(id, _)| *id).collect();
             for key in &mut keys {
                 if let Some((id, _)) = columns.iter().find(|(_, scalar)| same_value(scalar, &key.scalar)) {
                     key.scalar = Scalar::Column(*id);
                 }
             }
+            let known = keys.iter().take_while(|key| columns_of(&key.scalar).is_subset(&given)).count();
+            keys.truncate(known);
             Some(keys)
         }
         _ => None,

@@ -94,12 +94,17 @@ impl Planner<'_> {
         let mut share = 1.0;
         // Bounds of the same column belong together.
         let mut ranges: Vec<(ColumnId, Option<f64>, Option<f64>)> = Vec::new();
+        // Those with a bound that is not known before it is run.
+        let mut vague = ColumnSet::new();
         for condition in conditions {
-            if let Some((column, lower)) = self.as_bound(condition, local) {
+            if let Some((column, other, lower)) = self.as_bound(condition, local) {
                 let at = ranges.iter().position(|range| range.0 == column).unwrap_or_else(|| {
                     ranges.push((column, None, None));
                     ranges.len() - 1
                 });
+                if self.below(Some(column), other).is_none() {
+                    vague.insert(column);
+                }
                 let place = if lower { &mut ranges[at].1 } else { &mut ranges[at].2 };
                 let this = self.holds(condition, local);
                 *place = Some(place.map_or(this, |other: f64| other.min(this)));
@@ -110,11 +115,13 @@ impl Planner<'_> {
         for (column, lower, upper) in ranges {
             share *= match (lower, upper) {
                 (Some(lower), Some(upper)) => {
-                    if self.statistics(column).is_some_and(|statistics| statistics.histogram.len() > 1) {
-                        let between = lower + upper - 1.0;
-                        if between > 0.0 { between } else { BETWEEN.min(lower).min(upper) }
-                    } else {
+                    if vague.contains(column) {
                         BETWEEN
+                    } else {
+                        // NULLs are in neither.
+                        let nulls = self.statistics(column).map_or(0.0, |it| it.null_fraction);
+                        let between = lower + upper - 1.0 + nulls;
+                        if between > 0.0 { between } else { BETWEEN.min(lower).min(upper) }
                     }
                 }
                 (Some(one), None) | (None, Some(one)) => one,
@@ -124,7 +131,7 @@ impl Planner<'_> {
         share.clamp(0.0, 1.0)
     }
 
-    fn as_bound(&self, condition: &Scalar, local: &ColumnSet) -> Option<(ColumnId, bool)> {
+    fn as_bound<'a>(&self, condition: &'a Scalar, local: &ColumnSet) -> Option<(ColumnId, &'a Scalar, bool)> {
         let (op, left, right) = match condition {
             Scalar::Compare { op, left, right } => (op, &**left, &**right),
             // Mostly the first columns decide.
@@ -140,8 +147,8 @@ impl Planner<'_> {
             return None;
         }
         match op {
-            Comparison::Greater | Comparison::GreaterOrEqual => Some((column, true)),
-            Comparison::Less | Comparison::LessOrEqual => Some((column, false)),
+            Comparison::Greater | Comparison::GreaterOrEqual => Some((column, other, true)),
+            Comparison::Less | Comparison::LessOrEqual => Some((column, other, false)),
             _ => None,
         }
     }
