@@ -13,7 +13,7 @@
 //! | `message` | the protocol's messages, both ways |
 //! | [`settings`] | what was asked for, by whom, and what is in effect |
 //! | `scram`, `tls` | passwords, encryption |
-//! | `stream`, `watch` | bytes of a connection; clients that went away |
+//! | `stream`, `unix`, `watch` | bytes of a connection; sockets of this machine; clients that went away |
 
 mod client;
 mod connection;
@@ -28,6 +28,7 @@ pub mod settings;
 mod startup;
 mod stream;
 mod tls;
+mod unix;
 mod watch;
 pub mod window;
 

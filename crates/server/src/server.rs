@@ -13,7 +13,7 @@ use crate::settings::Report;
 use crate::stream::{Socket, Stream};
 use crate::tls;
 use crate::watch::Watch;
-use crate::{Error, Result};
+use crate::{Error, Result, unix};
 use gannet_base::sync::{Condvar, Mutex};
 use gannet_base::thread::JoinHandle;
 use gannet_base::units::format_size;
@@ -30,7 +30,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -435,7 +434,7 @@ impl Server {
             self.folders.push(folder.to_owned());
         }
         remove_stale(&path)?;
-        let listener = UnixListener::bind(&path).map_err(cannot)?;
+        let listener = unix::listen(&path).map_err(cannot)?;
         listener.set_nonblocking(true).map_err(cannot)?;
         self.sockets.push(path.clone());
         let own = rustix::process::geteuid();
@@ -658,13 +657,20 @@ fn private_folder(folder: &Path) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Removes the socket of a server that is gone.
+/// Removes the socket of a server that is gone, and nothing else.
 fn remove_stale(path: &Path) -> Result<()> {
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(Error::Setup(format!("another server listens on {}", path.display()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(_) => fs::remove_file(path).map_err(|error| Error::Setup(format!("{}: {error}", path.display()))),
+    let cannot = |error: io::Error| Error::Setup(format!("cannot listen on {}: {error}", path.display()));
+    match unix::connect(path) {
+        Ok(_) => return Err(Error::Setup(format!("another server listens on {}", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Err(error) => return Err(cannot(error)),
     }
+    // Nobody listens at a file either.
+    if !fs::symlink_metadata(path).map_err(cannot)?.file_type().is_socket() {
+        return Err(Error::Setup(format!("{} is there, and is no socket: move it away", path.display())));
+    }
+    fs::remove_file(path).map_err(cannot)
 }
 
 /// Removes, in the folder beside a database that is open here, the sockets of servers that had the database before and were killed, whatever their
@@ -686,7 +692,7 @@ fn remove_left_behind(folder: &Path) {
 pub fn is_listened_at(socket: &Path) -> bool {
     let nobody =
         |error: io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-    !std::os::unix::net::UnixStream::connect(socket).is_err_and(nobody)
+    !unix::connect(socket).is_err_and(nobody)
 }
 
 #[cfg(test)]

@@ -27,6 +27,10 @@ fn a_log_that_cannot_be_written_was_told_as_the_end_of_the_server_and_ended_sess
         let error = session.run("insert into t values (2)", &mut Rows::default()).unwrap_err();
         assert_eq!(error.state().0, "58030", "{error}");
         assert!(error.to_string().contains("/shop.gnt-wal/"), "{error}");
+        // The last one of a text was told as done before what it had done was committed.
+        let mut told = Rows::default();
+        session.run("select 1; insert into t values (2)", &mut told).unwrap_err();
+        assert_eq!(told.tag.unwrap().command, "SELECT");
         let mut rows = Rows::default();
         session.run("select a from t where a = 1", &mut rows).unwrap();
         assert_eq!(rows.rows.len(), 1);

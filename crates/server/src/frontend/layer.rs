@@ -6,7 +6,6 @@ use crate::stream::{Patience, Socket};
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
@@ -134,7 +133,7 @@ fn connect(address: &Address, patience: &Patience) -> io::Result<Socket> {
 }
 
 fn connect_unix(path: &Path) -> io::Result<Socket> {
-    let socket = UnixStream::connect(path);
+    let socket = crate::unix::connect(path);
     socket
         .map(Socket::from)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))

@@ -36,6 +36,20 @@ fn copy_both_ways() {
 }
 
 #[test]
+fn a_failure_was_told_only_when_more_rows_came() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    assert_eq!(wire.query("copy t from stdin").kinds, "G");
+    let rows: String = (0..256).map(|row| format!("{}\tx\n", row.max(1))).collect();
+    // Nothing follows, and not the end either; the last line is not even complete.
+    wire.send(&data(&(rows + "257")));
+    assert_eq!(wire.outcome().state(), "23505");
+    // What still comes of it is passed over.
+    wire.send(&data("1\n"));
+    assert_eq!(wire.run("select count(*) from t").one(), "0");
+}
+
+#[test]
 fn data_that_does_not_end_in_a_newline_ends_all_the_same() {
     let fixture = Fixture::with("create table t (b text)", |_| {});
     let mut wire = fixture.connect();

@@ -185,6 +185,25 @@ fn portals_stop_at_their_limit_and_go_on() {
 }
 
 #[test]
+fn a_statement_that_makes_its_rows_at_once_gave_all_of_them_whatever_the_limit() {
+    let fixture = Fixture::with(TABLE, |_| {});
+    let mut wire = fixture.connect();
+    wire.run("begin");
+    let begin = [
+        parse("s", "explain (costs off) select 1 from t x, t y where x.b = y.b", &[]),
+        bind("p", "s", 0, &[], 0),
+    ];
+    let all = wire.series(&[begin[0].clone(), bind("all", "s", 0, &[], 0), execute("all", 0)]).good().text();
+    assert!(all.len() > 2, "{all:?}");
+    let told =
+        wire.series(&[begin[1].clone(), execute("p", 1), execute("p", 1), execute("p", 0), execute("p", 0)]);
+    assert_eq!((told.kinds.as_str(), told.text()), ("2DsDsDCCZ", all));
+    wire.run("commit");
+    let told = wire.series(&[parse("", "show work_mem", &[]), bind("", "", 0, &[], 0), execute("", 5)]);
+    assert_eq!((told.kinds.as_str(), told.tags.as_slice()), ("12DCZ", ["SHOW".to_owned()].as_slice()));
+}
+
+#[test]
 fn a_change_with_returning_is_made_whole_whatever_the_limit() {
     let fixture = Fixture::with(TABLE, |_| {});
     let mut wire = fixture.connect();

@@ -160,6 +160,13 @@ fn portals_take_memory_of_the_budget() {
     };
     let (count, told) = until_error(1_000_000, |number| wire.series(&[none(number)]));
     assert!(count > 1_000 && told.state() == "53200", "{count} {told:?}");
+    wire.run("rollback; begin");
+    // What one has read ahead, and not given yet, counts as well.
+    wire.series(&[parse("q", "select repeat('x', 400) from generate_series(1, 300)", &[])]).good();
+    let begun =
+        |number: usize| [bind(&format!("p{number}"), "q", 0, &[], 0), execute(&format!("p{number}"), 3)];
+    let (count, told) = until_error(10_000, |number| wire.series(&begun(number)));
+    assert!((10..1_000).contains(&count) && told.state() == "53200", "{count} {told:?}");
     wire.run("rollback");
     assert_eq!(wire.series(&[with_value(0), execute("p0", 0)]).good().one(), value);
 }

@@ -1,5 +1,6 @@
 //! The simple query protocol.
 
+use crate::client::{frame, query};
 use crate::fixture::Fixture;
 
 #[test]
@@ -22,6 +23,42 @@ fn a_session_begins_with_its_settings_and_key() {
     assert_eq!(setting("standard_conforming_strings"), "on");
     assert!(setting("server_version").starts_with("15"), "{}", setting("server_version"));
     assert_eq!(wire.run("show statement_timeout").one(), "7s");
+}
+
+#[test]
+fn a_client_without_a_locale_and_one_that_says_how_intervals_look_were_refused() {
+    let fixture = Fixture::new();
+    let mut wire = fixture.raw();
+    let parameters = [
+        ("user", "owner"),
+        ("database", "shop"),
+        ("client_encoding", "SQL_ASCII"),
+        ("options", "-c intervalstyle=iso_8601"),
+    ];
+    wire.start(&parameters).good();
+    assert_eq!(wire.settings["client_encoding"], "SQL_ASCII");
+    assert_eq!(wire.settings["IntervalStyle"], "iso_8601");
+    assert_eq!(wire.run("select pg_client_encoding() || 'é'").one(), "SQL_ASCIIé");
+    // Nothing is converted, and what is no UTF-8 is still none.
+    assert_eq!(wire.ask(&frame(b'Q', b"select '\xe9'\0")).state(), "22021");
+    assert_eq!(wire.ask(&query("set client_encoding = 'latin1'")).state(), "22023");
+    wire.run("set client_encoding = 'utf8'; set intervalstyle to default").good();
+    assert_eq!(wire.run("select pg_client_encoding()").one(), "UTF8");
+}
+
+#[test]
+fn what_a_pool_sends_between_two_users_was_not_known() {
+    let fixture = Fixture::new();
+    let mut wire = fixture.connect();
+    let told = wire.run(
+        "select pg_advisory_unlock_all(); close all; unlisten *; reset all; set session authorization default; \
+         reset session authorization; set role none; reset role",
+    );
+    let tags = ["SELECT 1", "CLOSE CURSOR ALL", "UNLISTEN", "RESET", "SET", "RESET", "SET", "RESET"];
+    assert_eq!(told.good().tags, tags);
+    for other in ["close c", "listen x", "set role owner", "set session authorization owner"] {
+        assert!(!wire.ask(&query(other)).errors.is_empty(), "{other}");
+    }
 }
 
 #[test]

@@ -281,7 +281,7 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     1597 "pg_encoding_to_char" (Int4) Name.stable() = encoding_name;
     1264 "pg_char_to_encoding" (Name) Int4.stable() = encoding_number;
     1039 "getdatabaseencoding" () Name.stable() = |_, _| name("UTF8");
-    810 "pg_client_encoding" () Name.stable() = |_, _| name("UTF8");
+    810 "pg_client_encoding" () Name.stable() = |call, _| name(&call.context.session.setting("client_encoding")?);
     2943 "txid_current" () Int8.stable() = transaction_current;
     3348 "txid_current_if_assigned" () Int8.stable() = transaction_number;
     2171 "pg_cancel_backend" (Int4) Bool.volatile() = |call, a| end(call, a, Reason::User);
@@ -291,6 +291,8 @@ pub(super) const FUNCTIONS: &[Function] = functions! {
     2560 "pg_postmaster_start_time" () TimestampTz.stable() = start_time;
     2034 "pg_conf_load_time" () TimestampTz.stable() = start_time;
     2626 "pg_sleep" (Float8) Void.volatile() = sleep;
+    // There are no such locks to be held.
+    2892 "pg_advisory_unlock_all" () Void.volatile() = |_, _| Ok(Value::text(""));
     3810 "pg_is_in_recovery" () Bool.volatile() = no;
     3073 "pg_is_wal_replay_paused" () Bool.volatile() = |_, _| {
         Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "recovery is not in progress")

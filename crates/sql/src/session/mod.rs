@@ -112,10 +112,24 @@ pub struct PlannerSettings {
 enum Standing {
     /// The only one of its text: with it, before success is reported.
     Alone,
-    /// One of several of a text: with that.
+    /// One of several of a text, and not the last: with that.
     OneOfSeveral,
+    /// The last of them: with it, before its success is reported.
+    LastOfSeveral,
     /// One of a series of messages, which may be the only one: with their end.
     InSeries,
+}
+
+impl Standing {
+    /// There are others of the same text.
+    fn is_of_several(self) -> bool {
+        matches!(self, Standing::OneOfSeveral | Standing::LastOfSeveral)
+    }
+
+    /// The text ends with it, and with that a transaction that nobody has begun.
+    fn ends_text(self) -> bool {
+        matches!(self, Standing::Alone | Standing::LastOfSeveral)
+    }
 }
 
 /// How far [`Session::execute`] came.
@@ -240,15 +254,20 @@ impl Session {
             self.end_implicit()?;
             return client.empty();
         }
-        let standing = if statements.count() == 1 { Standing::Alone } else { Standing::OneOfSeveral };
-        let mut is_first = true;
+        let (count, mut taken) = (statements.count(), 0);
         while let Some(parsed) = statements.take()? {
-            if !std::mem::take(&mut is_first) {
+            taken += 1;
+            if taken > 1 {
                 // Each has the time-out that is in effect when it begins, and no other.
                 *alarm = None;
                 self.interrupt.forget_timeout();
                 *alarm = self.set_alarm();
             }
+            let standing = match count {
+                1 => Standing::Alone,
+                count if taken == count => Standing::LastOfSeveral,
+                _ => Standing::OneOfSeveral,
+            };
             self.run_statement(&Arc::new(parsed), standing, client)?;
         }
         self.end_implicit()
@@ -283,7 +302,7 @@ impl Session {
             client.columns(running.columns(), &self.state.style)?;
         }
         self.advance(&mut running, 0, client)?;
-        if standing == Standing::Alone {
+        if standing.ends_text() {
             // What may fail at the end has to fail before success is reported.
             let tag = running.tag();
             drop(running);

@@ -1,10 +1,12 @@
 //! Portals of the extended protocol: bound, and run piece by piece.
 
-use super::client::{Client, CommandTag, OutputColumn};
+use super::client::{Client, CommandTag, CopyFormat, Notice, OutputColumn};
 use super::prepared::{Formats, Parameters, Portal, Prepared, Progress};
 use super::transaction::{self, Open};
 use super::{Execution, Session, Standing, TransactionStatus, utility};
+use crate::types::text::TextStyle;
 use crate::{Error, Result, SqlState, Value};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl Session {
@@ -47,7 +49,8 @@ impl Session {
         self.extended("", |session| {
             session.may_bind(portal, statement, &prepared, parameters.len())?;
             let savepoints = session.transaction.as_ref().map_or(0, Open::savepoints);
-            let made = Portal { prepared, parameters, formats, progress: Progress::Ready, savepoints };
+            let progress = Progress::Ready;
+            let made = Portal { prepared, parameters, formats, progress, savepoints, waiting_bytes: 0 };
             session.portals.put(&session.state.engine, portal, made)
         })
     }
@@ -110,12 +113,20 @@ impl Session {
                 return Ok(self.end_portal(name, &tag));
             }
             Progress::Running(running) => *running,
+            Progress::Made(rows, tag) => return self.give_made(name, (rows, tag), limit, client),
             Progress::Ready => {
                 let values = std::mem::take(&mut portal.parameters);
                 let mut running = if let Some(running) = self.start_executed(&parsed)? {
                     running
                 } else if prepared.plan.is_none() {
                     let parameters = Parameters { types: &prepared.parameters, values: &values };
+                    if limit > 0 && prepared.columns.is_some() {
+                        let mut maker = Maker { client, rows: VecDeque::new() };
+                        let done = self.utility(&parsed, parameters, Standing::InSeries, &mut maker)?;
+                        let rows = maker.rows;
+                        let tag = done.ok_or_else(|| Error::internal("a utility without an end"))?;
+                        return self.give_made(name, (rows, tag), limit, client);
+                    }
                     let done = self.utility(&parsed, parameters, Standing::InSeries, client)?;
                     let tag = done.ok_or_else(|| {
                         Error::internal("a statement that is neither planned nor a utility")
@@ -135,13 +146,45 @@ impl Session {
             }
         };
         if !self.advance(&mut running, limit, client)? {
+            running.wait();
             if let Some(portal) = self.portals.get_mut(name) {
                 portal.progress = Progress::Running(Box::new(running));
             }
+            let charged = self.portals.charge_waiting(&self.state.engine, name);
+            if charged.is_err() {
+                self.portals.remove(name);
+            }
+            charged?;
             self.tell(client);
             return Ok(Execution::Suspended);
         }
         let tag = running.tag();
+        self.complete(&tag, client)?;
+        Ok(self.end_portal(name, &tag))
+    }
+
+    /// Gives rows that are there, so many at most.
+    fn give_made(
+        &mut self,
+        name: &str,
+        (mut rows, tag): (VecDeque<Vec<Value>>, CommandTag),
+        limit: u64,
+        client: &mut dyn Client,
+    ) -> Result<Execution> {
+        let columns = self.portals.get(name).and_then(|portal| portal.prepared.columns.clone());
+        let columns = columns.ok_or_else(|| Error::internal("a statement whose rows have no columns"))?;
+        let most = if limit == 0 { rows.len() } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let now = most.min(rows.len());
+        for row in rows.drain(..now) {
+            client.row(&row, &columns, &self.state.style)?;
+        }
+        if limit > 0 && now == most {
+            if let Some(portal) = self.portals.get_mut(name) {
+                portal.progress = Progress::Made(rows, tag);
+            }
+            self.tell(client);
+            return Ok(Execution::Suspended);
+        }
         self.complete(&tag, client)?;
         Ok(self.end_portal(name, &tag))
     }
@@ -175,5 +218,62 @@ impl Session {
     pub(super) fn close_portals(&mut self) {
         self.portals.clear();
         self.prepared.settle(&self.portals);
+    }
+}
+
+/// Keeps the rows of a statement that makes all of them at once, for a client that takes some at a time. The end is told with the last of them.
+struct Maker<'c> {
+    client: &'c mut dyn Client,
+    rows: VecDeque<Vec<Value>>,
+}
+
+impl Client for Maker<'_> {
+    fn columns(&mut self, columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
+        self.client.columns(columns, style)
+    }
+
+    fn row(&mut self, values: &[Value], _columns: &[OutputColumn], _style: &TextStyle) -> Result<()> {
+        self.rows.push_back(values.to_vec());
+        Ok(())
+    }
+
+    fn complete(&mut self, _tag: &CommandTag) -> Result<()> {
+        Ok(())
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        self.client.empty()
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.client.notice(notice);
+    }
+
+    fn progress(&mut self, notice: &Notice) {
+        self.client.progress(notice);
+    }
+
+    fn setting_changed(&mut self, name: &str, value: &str) {
+        self.client.setting_changed(name, value);
+    }
+
+    fn copy_in(&mut self, format: &CopyFormat) -> Result<()> {
+        self.client.copy_in(format)
+    }
+
+    fn copy_read(&mut self, data: &mut Vec<u8>) -> Result<bool> {
+        self.client.copy_read(data)
+    }
+
+    fn copy_out(&mut self, format: &CopyFormat) -> Result<()> {
+        self.client.copy_out(format)
+    }
+
+    fn copy_write(&mut self, data: &[u8]) -> Result<()> {
+        self.client.copy_write(data)
+    }
+
+    fn copy_out_end(&mut self) -> Result<()> {
+        self.client.copy_out_end()
     }
 }

@@ -11,7 +11,7 @@ use crate::physical::Statement;
 use crate::{Error, Result, SqlState, Type, Value};
 use gannet_base::memory::Purpose;
 use gannet_store::{Engine, WorkMemory};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Bytes that a prepared statement takes for each byte of its text, about.
@@ -24,6 +24,8 @@ pub(super) const BYTES_AT_LEAST: u64 = 4096;
 const PORTAL_BYTES: u64 = 1024;
 /// Part of the budget that prepared statements, and portals, of one session may take.
 const SHARE: u64 = 10;
+/// What an operator of a portal that waits to go on takes, about: its expressions, and rows that it has read ahead.
+const OPERATOR_BYTES: u64 = 16 << 10;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -144,6 +146,8 @@ pub(super) struct Portal {
     pub(super) progress: Progress,
     /// Savepoints that the transaction had when it was made.
     pub(super) savepoints: usize,
+    /// Bytes that it is charged as beyond its own, since it has begun and waits to go on.
+    pub(super) waiting_bytes: u64,
 }
 
 /// Values for a statement's parameters, and their types.
@@ -250,6 +254,25 @@ impl Named<Arc<Prepared>> {
 }
 
 impl Named<Portal> {
+    /// Charges a portal that waits to go on as what it has then: the rows that it has not given yet, and its operators, about.
+    pub(super) fn charge_waiting(&mut self, engine: &Engine, name: &str) -> Result<()> {
+        let Some(portal) = self.get(name) else { return Ok(()) };
+        let Progress::Running(running) = &portal.progress else { return Ok(()) };
+        let nodes = portal.prepared.plan.as_ref().map_or(0, |plan| plan.statement.nodes);
+        let now = running.waiting_bytes() + portal.prepared.plan_bytes() + nodes as u64 * OPERATOR_BYTES;
+        let more = now.saturating_sub(portal.waiting_bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        self.charge(engine, more)?;
+        let found = if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) };
+        if let Some((portal, bytes)) = found {
+            portal.waiting_bytes += more;
+            *bytes += more;
+        }
+        Ok(())
+    }
+
     /// Portals.
     pub(super) fn portals() -> Self {
         Named::new("portals")
@@ -283,6 +306,16 @@ impl<T> Named<T> {
     fn insert(&mut self, engine: &Engine, name: &str, value: T, bytes: u64) -> Result<()> {
         self.remove(name);
         let bytes = bytes + 2 * name.len() as u64;
+        self.charge(engine, bytes)?;
+        if name.is_empty() {
+            self.unnamed = Some((value, bytes));
+        } else {
+            self.by_name.insert(name.to_owned(), (value, bytes));
+        }
+        Ok(())
+    }
+
+    fn charge(&mut self, engine: &Engine, bytes: u64) -> Result<()> {
         let most = engine.budget().limit() / SHARE;
         if self.bytes + bytes > most {
             return Err(Error::new(
@@ -296,11 +329,6 @@ impl<T> Named<T> {
             None => self.memory = Some(engine.memory(Purpose::Sessions, bytes)?),
         }
         self.bytes += bytes;
-        if name.is_empty() {
-            self.unnamed = Some((value, bytes));
-        } else {
-            self.by_name.insert(name.to_owned(), (value, bytes));
-        }
         Ok(())
     }
 
@@ -361,6 +389,8 @@ pub(super) enum Progress {
     Ready,
     /// Under way: it gave some rows, and there may be more.
     Running(Box<Running>),
+    /// All rows are there, some of them were given, and it ends with this.
+    Made(VecDeque<Vec<Value>>, CommandTag),
     /// All rows were given, and this is what the next call ends with, which gives none. `None`: it never gave rows, is under way just now, or has failed.
     Done(Option<CommandTag>),
 }

@@ -150,7 +150,7 @@ definitions! {
     ApplicationName = reported("application_name", Kind::Name, "", "Name of the application, for views and the log.");
     ByteaOutput = session("bytea_output", Kind::Enum(&["hex", "escape"]), "hex", "How bytea is written as text.");
     CheckFunctionBodies = session("check_function_bodies", Kind::Bool, "on", "There are no functions to check; taken for the sake of dumps.");
-    ClientEncoding = reported("client_encoding", Kind::Text, "UTF8", "Encoding of text on the wire; only UTF8.");
+    ClientEncoding = reported("client_encoding", Kind::Text, "UTF8", "Encoding of text on the wire: UTF8; with SQL_ASCII the same bytes, as nothing is converted then.");
     ClientMinMessages = session("client_min_messages", Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), "notice", "The least severe messages that are sent.");
     DateStyle = reported("DateStyle", Kind::Text, "ISO, MDY", "How dates are written (only ISO), and the order of day, month and year in input.");
     DefaultTableAccessMethod = session("default_table_access_method", Kind::Enum(&["heap"]), "heap", "Taken for the sake of dumps; there is one kind of table.");
@@ -170,7 +170,7 @@ definitions! {
     IdleTimeout = session("idle_session_timeout", Kind::Time, "0", "How long a session may be idle before it is ended.");
     InHotStandby = told("in_hot_standby", "off", "Whether the server only follows another one.");
     IntegerDatetimes = told("integer_datetimes", "on", "Timestamps are whole microseconds.");
-    IntervalStyle = reported("IntervalStyle", Kind::Enum(&["postgres"]), "postgres", "How intervals are written.");
+    IntervalStyle = reported("IntervalStyle", Kind::Enum(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", "Taken for the sake of clients; there is no type interval.");
     IsSuperuser = told("is_superuser", "off", "Whether the role may do everything.");
     JobLatencyTarget = Definition { scope: Scope::Superuser, ..session("job_latency_target", Kind::FineTime, "0", "How long others' requests to the device may take on average while a job of this session runs; 0: as the server was started with.") };
     JobPace = Definition { scope: Scope::Superuser, ..session("job_pace", Kind::Enum(&["auto", "full"]), "auto", "Whether jobs of this session give way to others (auto), or go as fast as they can (full), whatever job_latency_target says.") };
@@ -397,10 +397,12 @@ impl Settings {
             Key::ByteaOutput => self.style.bytea_hex = text == "hex",
             Key::ClientEncoding => {
                 let plain: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
-                if !matches!(plain.to_ascii_lowercase().as_str(), "utf8" | "unicode") {
-                    return Err(invalid(key, &text).detail("Only UTF8 is implemented."));
-                }
-                return Ok("UTF8".to_owned());
+                return match plain.to_ascii_lowercase().as_str() {
+                    "utf8" | "unicode" => Ok("UTF8".to_owned()),
+                    // What a client asks for that has no locale: bytes as they are, which have to be UTF-8 all the same.
+                    "sqlascii" => Ok("SQL_ASCII".to_owned()),
+                    _ => Err(invalid(key, &text).detail("Only UTF8 and SQL_ASCII are implemented.")),
+                };
             }
             Key::ClientMinMessages => self.least_severity = severity_rank(&text),
             Key::DateStyle => {

@@ -421,6 +421,19 @@ impl Session {
 }
 
 impl Running {
+    /// It gave what was wanted of it for now.
+    pub(super) fn wait(&mut self) {
+        if self.next >= self.batch.len() {
+            self.batch.release();
+            self.next = 0;
+        }
+    }
+
+    /// Bytes of rows that are there to be given, where they are not charged already.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.batch.uncharged_bytes() as u64
+    }
+
     fn new(prepared: &Prepared, view: View, parameters: Vec<Value>, profiled: bool) -> Result<Self> {
         let planned = prepared.plan.as_ref().ok_or_else(|| Error::internal("a statement without plan"))?;
         Ok(Running {

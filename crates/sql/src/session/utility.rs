@@ -84,7 +84,7 @@ impl Session {
         standing: Standing,
         client: &mut dyn Client,
     ) -> Result<Option<CommandTag>> {
-        let alone = standing != Standing::OneOfSeveral;
+        let alone = !standing.is_of_several();
         self.refuse_in_failed(parsed)?;
         if is_planned(parsed) {
             return Ok(None);
@@ -125,6 +125,12 @@ impl Session {
             Utility::Prepare { name, types, statement } => self.prepare_sql(name, types, statement)?,
             Utility::Deallocate(name) => self.deallocate(name.as_deref())?,
             Utility::Discard(what) => self.discard(*what, alone)?,
+            Utility::CloseAll => {
+                self.close_portals();
+                tag("CLOSE CURSOR ALL")
+            }
+            Utility::Unlisten => tag("UNLISTEN"),
+            Utility::OwnRole(command) => tag(command),
             Utility::Vacuum(options) => self.vacuum(parsed, options, alone)?,
             Utility::Checkpoint => {
                 if !self.is_superuser() {
@@ -176,7 +182,7 @@ impl Session {
         standing: Standing,
         client: &mut dyn Client,
     ) -> Result<CommandTag> {
-        if standing == Standing::Alone {
+        if standing.ends_text() {
             self.end_implicit()?;
         }
         self.complete(&done, client)?;
@@ -245,7 +251,7 @@ impl Session {
                     self.ensure_transaction()?;
                     // Those of one text are one transaction, as if BEGIN and COMMIT were around them. Otherwise it is one that ends soon, most often at once.
                     let is_block = self.transaction.as_ref().is_some_and(|open| open.explicit)
-                        || standing == Standing::OneOfSeveral;
+                        || standing.is_of_several();
                     if !is_block {
                         self.state.notice(Notice::warning(
                             SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -253,7 +259,7 @@ impl Session {
                         ));
                     }
                     self.set_modes(*modes)?;
-                    if standing == Standing::Alone {
+                    if standing.ends_text() {
                         self.end_implicit()?;
                     }
                 }
@@ -526,7 +532,7 @@ impl Session {
             self.advance(&mut running, 0, client)?;
             let tag = running.tag();
             drop(running);
-            if standing == Standing::Alone {
+            if standing.ends_text() {
                 // What may fail at the end has to fail before success is reported.
                 self.end_implicit()?;
             }
@@ -535,7 +541,7 @@ impl Session {
         };
         let parameters = Parameters { types: &prepared.parameters, values: &values };
         let done = self.utility(&parsed, parameters, Standing::OneOfSeveral, client)?;
-        if standing == Standing::Alone {
+        if standing.ends_text() {
             self.end_implicit()?;
         }
         done.ok_or_else(|| Error::internal("a statement that is neither planned nor a utility"))

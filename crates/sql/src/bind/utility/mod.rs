@@ -136,6 +136,12 @@ pub enum Utility {
     },
     /// DEALLOCATE; without a name ALL
     Deallocate(Option<String>),
+    /// CLOSE ALL
+    CloseAll,
+    /// UNLISTEN, where nobody listens
+    Unlisten,
+    /// SET or RESET of the role, by this tag, to the one that has connected: it is that anyway.
+    OwnRole(&'static str),
     /// CREATE ROLE, CREATE USER
     CreateRole {
         /// The name.
@@ -318,7 +324,13 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         K::SET => set(&mut reader)?,
         K::RESET => {
             reader.skip(1);
-            Utility::Reset(if reader.accept(K::ALL) { None } else { Some(setting_name(&mut reader)?) })
+            match reader.accept(K::ALL) {
+                true => Utility::Reset(None),
+                false => match setting_name(&mut reader)? {
+                    name if matches!(&*name, "role" | "session_authorization") => Utility::OwnRole("RESET"),
+                    name => Utility::Reset(Some(name)),
+                },
+            }
         }
         K::SHOW => {
             reader.skip(1);
@@ -351,6 +363,14 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         first => match (jobs::parse(&mut reader)?, other(&reader, first)) {
             (Some(job), _) => job,
             (None, Some(name)) => return Ok(Some(Utility::Unsupported(name))),
+            (None, None) if reader.accept_words(&["close", "all"]) => Utility::CloseAll,
+            (None, None) if reader.is_word(0, "unlisten") => {
+                reader.skip(1);
+                if !reader.accept_token(&Token::Mul) {
+                    reader.name()?;
+                }
+                Utility::Unlisten
+            }
             (None, None) if reader.is_word(0, "checkpoint") => {
                 reader.skip(1);
                 Utility::Checkpoint
@@ -368,11 +388,14 @@ fn unsupported(name: &str) -> Result<Option<Utility>> {
 
 /// Statements of PostgreSQL's that are not implemented.
 fn other(reader: &Reader<'_>, first: K) -> Option<String> {
-    const WORDS: [&str; 16] = [
-        "DECLARE", "FETCH", "MOVE", "CLOSE", "LISTEN", "UNLISTEN", "NOTIFY", "LOCK", "GRANT", "REVOKE",
-        "COMMENT", "DO", "CALL", "REINDEX", "CLUSTER", "MERGE",
+    const WORDS: [&str; 15] = [
+        "DECLARE", "FETCH", "MOVE", "CLOSE", "LISTEN", "NOTIFY", "LOCK", "GRANT", "REVOKE", "COMMENT", "DO",
+        "CALL", "REINDEX", "CLUSTER", "MERGE",
     ];
     const MORE: [&str; 4] = ["REFRESH", "REASSIGN", "SECURITY", "LOAD"];
+    if reader.is_words(&["close", "all"]) {
+        return None;
+    }
     if let Some(word) = WORDS.iter().chain(&MORE).find(|word| reader.is_word(0, word)) {
         return Some((*word).to_owned());
     }
@@ -543,6 +566,10 @@ fn set(reader: &mut Reader<'_>) -> Result<Utility> {
     // "session" may be the name of a setting's first word, too.
     if !local && reader.keyword(0) == K::SESSION && reader.keyword(1) != K::AUTHORIZATION {
         reader.skip(1);
+    }
+    if reader.accept_words(&["session", "authorization", "default"]) || reader.accept_words(&["role", "none"])
+    {
+        return Ok(Utility::OwnRole("SET"));
     }
     for words in [["session", "authorization"], ["xml", "option"]] {
         if reader.is_words(&words) {

@@ -27,6 +27,7 @@ use gannet_store::{Engine, WorkMemory};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -363,14 +364,15 @@ fn copy_in(
         under_way: Arc::new(()),
     };
     let engine = session.state.engine.clone();
-    let mut memory =
-        LineMemory { engine, interrupt: session.interrupt.clone(), charge: Charge::default(), buffer: 0 };
+    let mut memory = LineMemory::new(engine, session.interrupt.clone());
+    let is_over = Arc::clone(&memory.is_over);
     let done = std::thread::scope(|scope| {
         let (session, running) = (&mut *session, &mut running);
         let insert = move || {
             let inserted = catch_unwind(AssertUnwindSafe(|| session.exhaust(running)));
-            // Where it has ended before it took anything, whoever reads is to notice.
+            // Where it has ended before it took anything, or all of it, whoever reads is to notice.
             drop(session.state.take_copy_source());
+            is_over.store(true, Ordering::Relaxed);
             inserted.unwrap_or_else(|_| Err(Error::internal("the thread that inserts has ended by itself")))
         };
         let inserting = start_thread(scope, "gannet-copy", insert)?;
@@ -550,6 +552,17 @@ struct LineMemory {
     charge: Charge,
     /// Bytes of the buffer.
     buffer: usize,
+    /// The other half takes no more: nobody is to wait for the client's next data.
+    is_over: Arc<AtomicBool>,
+    /// Reading has ended by that: what is wrong with the last line is not the client's doing.
+    is_cut_off: bool,
+}
+
+impl LineMemory {
+    fn new(engine: Engine, interrupt: Interrupt) -> Self {
+        let (charge, is_over) = (Charge::default(), Arc::default());
+        LineMemory { engine, interrupt, charge, buffer: 0, is_over, is_cut_off: false }
+    }
 }
 
 impl Reading<'_> {
@@ -561,6 +574,9 @@ impl Reading<'_> {
         memory: &mut LineMemory,
     ) -> Result<()> {
         let result = self.send_all(&sender, client, memory);
+        if memory.is_cut_off {
+            return Ok(());
+        }
         if let Err(error) = &result {
             // Where the other half has failed first, that is what counts.
             let _ = sender.send(Err(error.clone()));
@@ -737,6 +753,10 @@ impl LineMemory {
             data.reserve_exact(len / 4);
         }
         let there = loop {
+            if self.is_over.load(Ordering::Relaxed) {
+                self.is_cut_off = true;
+                break false;
+            }
             let there = client.copy_read(data);
             // Whatever it says: this is why the statement ends.
             self.interrupt.check()?;
@@ -798,7 +818,7 @@ mod tests {
         let mut client = Rows::default();
         client.input = data.as_bytes().to_vec();
         let interrupt = Interrupt::default();
-        let mut memory = LineMemory { engine, interrupt, charge: Charge::default(), buffer: 0 };
+        let mut memory = LineMemory::new(engine, interrupt);
         let (sender, receiver) = sync_channel(BATCHES);
         std::thread::scope(|scope| {
             let read = scope.spawn(|| reading.run(sender, &mut client, &mut memory));
