@@ -6,7 +6,7 @@ use crate::document::{Document, Part};
 use crate::experiments::calibrated;
 use crate::record::Record;
 use crate::tune::builtin::Size;
-use crate::tune::explain::{Why, percent};
+use crate::tune::explain::{Why, mebibytes, percent};
 use crate::tune::interval::Interval;
 use crate::tune::report::{WHY_HEAD, WHY_LEGEND, parts, plus_minus, settings_file, spread, why_cells};
 use crate::tune::tuner::{Tuned, exact_size, per_second};
@@ -102,7 +102,8 @@ impl<'r> Found<'r> {
     }
 
     fn table(&self, axis: &Axis) -> Part {
-        let mut head = [axis.x, "transactions/s", "p50, ms", "p99, ms"].map(str::to_owned).to_vec();
+        let mut head =
+            [axis.x, "transactions/s", "p50, ms", "p99, ms", "memory in all"].map(str::to_owned).to_vec();
         head.extend(WHY_HEAD.map(str::to_owned));
         head.push("I/O in force".to_owned());
         let mut rows = Vec::new();
@@ -118,7 +119,8 @@ impl<'r> Found<'r> {
             let millis =
                 |path: &str| self.median(run, path).map_or("–".to_owned(), |us| number(us / 1000.0));
             let mut row = vec![label, plus_minus(self.interval(run))];
-            row.extend([millis("/latency_us/p50"), millis("/latency_us/p99")]);
+            let held = self.median(run, "/group/peak_bytes").map_or("–".to_owned(), mebibytes);
+            row.extend([millis("/latency_us/p50"), millis("/latency_us/p99"), held]);
             row.extend(why_cells(&Why::of(&measured)));
             let mode = measured[0]["io"]["effective"].as_str();
             row.push(mode.unwrap_or(if run.is_rival { "–" } else { "not told" }).to_owned());
@@ -348,8 +350,8 @@ pub(super) fn report(run: &Record) -> Document {
     ];
     if axes.iter().any(|axis| !axis.theirs.is_empty()) {
         parts.push(Part::Text(
-            "PostgreSQL is sent the same transactions by the same client, and has as much memory in all as Gannet's server beside it, a quarter of that as shared_buffers; its settings stand with each step. What it \
-             waits for is not looked at. Firebird, which the published scores are of, has no client here that sends this load."
+            "PostgreSQL is sent the same transactions by the same client, and has as much memory in all as Gannet's server beside it, a quarter of that as shared_buffers; its settings stand with each step. Memory in all: the most that each one's cgroup had. (Gannet leaves \
+             what is beyond its budget and its process; PostgreSQL has page cache there.) What it waits for is not looked at. Firebird, which the published scores are of, has no client here that sends this load."
                 .to_owned(),
         ));
     }
