@@ -12,7 +12,8 @@
 //! # Equalities
 //! Columns that are equated to each other form classes. A class with a constant becomes `column = constant` for each of them, so that each table
 //! may use it for its index; any other class has an equality for each pair, of which a join takes one. Conditions that wait for an outer
-//! join make no classes.
+//! join make no classes. What the condition of an outer, semi or anti join equates, on its right side, to a column of a class with a constant is
+//! that constant for a subquery there: no other row of it is anybody's partner.
 
 use super::Planner;
 use super::columns::{ColumnSet, columns_of, free, output_set};
@@ -340,7 +341,7 @@ impl<'s> Region<'s> {
         }
         let nullable = self.nullable();
         let mut dropped: Vec<usize> = Vec::new();
-        let mut added: Vec<Predicate> = Vec::new();
+        let mut added: Vec<Predicate> = self.sought(&classes, &all, planner);
         for (number, class) in classes.iter().enumerate() {
             let members: Set =
                 class.columns.iter().fold(0, |set, id| set | self.refers(&[*id].into_iter().collect()));
@@ -371,6 +372,46 @@ impl<'s> Region<'s> {
             !dropped.contains(&(position - 1))
         });
         self.predicates.extend(added);
+    }
+
+    /// Of joins that are no inner ones: what follows about subqueries on their right sides from what is constant on their left sides. (Of tables
+    /// it is known anyway by what their rows are looked up, and to say it twice would count it twice.)
+    fn sought(&self, classes: &[Class], all: &ColumnSet, planner: &Planner<'_>) -> Vec<Predicate> {
+        let mut sought = Vec::new();
+        for predicate in &self.predicates {
+            let Some(special) = predicate.owner.map(|owner| self.specials[owner]) else { continue };
+            let Scalar::Compare { op: Comparison::Equal, left, right } = &predicate.condition.scalar else {
+                continue;
+            };
+            let (Scalar::Column(a), Scalar::Column(b)) =
+                (strip(left, &planner.columns), strip(right, &planner.columns))
+            else {
+                continue;
+            };
+            for (known, partner) in [(*a, *b), (*b, *a)] {
+                let of = |column: ColumnId| self.refers(&[column].into_iter().collect());
+                if !all.contains(known) || !all.contains(partner) || of(known) & special.right != 0 {
+                    continue;
+                }
+                // What an outer join within that side may make NULL has to wait for it.
+                let is_nullable = self.specials.iter().any(|inner| {
+                    inner.right & of(partner) != 0
+                        && inner.right & !special.right == 0
+                        && inner.right != special.right
+                });
+                let is_subquery = members(of(partner))
+                    .all(|member| matches!(self.members[member].source, Source::Other(_)));
+                let class = classes.iter().find(|class| class.columns.contains(&known));
+                if of(partner) & !special.right == 0
+                    && is_subquery
+                    && !is_nullable
+                    && let Some(value) = class.and_then(|class| class.constant.clone())
+                {
+                    sought.push(self.derived(partner, value, None));
+                }
+            }
+        }
+        sought
     }
 
     fn derived(&self, column: ColumnId, other: Scalar, class: Option<usize>) -> Predicate {

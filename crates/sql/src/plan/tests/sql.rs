@@ -147,6 +147,8 @@ fn conditions_move_to_where_they_are_cheap() {
             "select * from t where a = 3000000000",
             "select * from t where (a, b) > (5, 6) order by a limit 10",
             "select * from t where not (a < 5 or b is null)",
+            "select x.c, s.n from t x left join (select b, count(*) n from t group by b) s on s.b = x.a where x.a = 5",
+            "select x.c from t x where x.a = 5 and not exists (select from (select b from t union select a from t) s where s.b = x.a)",
             "select * from t where b = 5 and c = 'x' or b = 5 and c = 'y'",
             "select * from t where b in (1, 2, 2, null)",
             "select * from t where b = any ('{1,2}'::int[])",
