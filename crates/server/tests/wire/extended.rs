@@ -199,6 +199,15 @@ fn a_statement_that_makes_its_rows_at_once_gave_all_of_them_whatever_the_limit()
         wire.series(&[begin[1].clone(), execute("p", 1), execute("p", 1), execute("p", 0), execute("p", 0)]);
     assert_eq!((told.kinds.as_str(), told.text()), ("2DsDsDCCZ", all));
     wire.run("commit");
+    // A job ends its transaction, and its portal with it.
+    for limit in [1, 200] {
+        let told =
+            wire.series(&[parse("", "check database", &[]), bind("", "", 0, &[], 0), execute("", limit)]);
+        assert!(told.good().kinds.ends_with("CZ"), "{limit}");
+        let told =
+            wire.series(&[parse("", "stat database", &[]), bind("", "", 0, &[], 0), execute("", limit)]);
+        assert!(!told.good().rows.is_empty(), "{limit}");
+    }
     let told = wire.series(&[parse("", "show work_mem", &[]), bind("", "", 0, &[], 0), execute("", 5)]);
     assert_eq!((told.kinds.as_str(), told.tags.as_slice()), ("12DCZ", ["SHOW".to_owned()].as_slice()));
 }

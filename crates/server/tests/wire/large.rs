@@ -167,6 +167,12 @@ fn portals_take_memory_of_the_budget() {
         |number: usize| [bind(&format!("p{number}"), "q", 0, &[], 0), execute(&format!("p{number}"), 3)];
     let (count, told) = until_error(10_000, |number| wire.series(&begun(number)));
     assert!((10..1_000).contains(&count) && told.state() == "53200", "{count} {told:?}");
+    wire.run("rollback; begin");
+    // Those that are through do not.
+    for number in 0..5 * count {
+        wire.series(&[begun(number)[0].clone(), begun(number)[1].clone(), execute(&format!("p{number}"), 0)])
+            .good();
+    }
     wire.run("rollback");
     assert_eq!(wire.series(&[with_value(0), execute("p0", 0)]).good().one(), value);
 }

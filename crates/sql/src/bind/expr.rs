@@ -579,7 +579,22 @@ impl<'a> Binder<'a> {
     }
 
     fn subscripts(&mut self, root: &'a Expr, chain: &'a [ast::AccessExpr]) -> Result<Typed> {
-        let mut typed = self.expr(root)?;
+        let (mut typed, chain) = match root {
+            // `t.a[1]`: names that come first are those of a column.
+            Expr::Identifier(first) => {
+                let field = |access: &ast::AccessExpr| match access {
+                    ast::AccessExpr::Dot(Expr::Identifier(name)) => Some(name.clone()),
+                    _ => None,
+                };
+                let names: Vec<Ident> =
+                    std::iter::once(first.clone()).chain(chain.iter().map_while(field)).collect();
+                match names.len() {
+                    1 => (self.expr(root)?, chain),
+                    count => (self.compound_identifier(&names)?, &chain[count - 1..]),
+                }
+            }
+            _ => (self.expr(root)?, chain),
+        };
         for access in chain {
             let at = typed.position;
             match access {

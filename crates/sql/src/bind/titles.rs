@@ -19,7 +19,13 @@ pub(super) fn expression_name(expr: &Expr) -> Option<String> {
         Expr::CompoundIdentifier(parts) => {
             parts.last().and_then(|part| named(part).ok()).map(|(name, _)| name)
         }
-        Expr::CompoundFieldAccess { root, .. } => expression_name(root),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let last = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(field) => Some(field),
+                ast::AccessExpr::Subscript(_) => None,
+            });
+            expression_name(last.unwrap_or(root))
+        }
         Expr::Nested(nested) => expression_name(nested),
         Expr::Collate { expr, .. } => expression_name(expr),
         Expr::Function(function) => name_parts(&function.name).ok()?.pop(),

@@ -39,6 +39,14 @@ pub(super) fn table(context: &mut DdlContext<'_>, statement: &ast::AlterTable) -
         rename_relation(context, name, *if_exists, table_name)?;
         return Ok(DONE);
     }
+    // Dumps of PostgreSQL's say so of sequences, too.
+    if let [AlterTableOperation::OwnerTo { new_owner }] = operations.as_slice()
+        && let Some(Relation::Sequence(_)) = context.find_if(name, *if_exists)?.1
+    {
+        let new_owner = owner(context, new_owner)?;
+        sequence::change_owner(context, name, *if_exists, new_owner)?;
+        return Ok(DONE);
+    }
     let Some(mut table) = context.claim_named_table(name, *if_exists)? else { return Ok(DONE) };
     let mut left = Left::default();
     for turn in 0..=LAST_PASS {

@@ -244,18 +244,27 @@ pub(super) fn alter(
         AlterSequence::Rename(new) => super::alter::rename_sequence(context, &name, if_exists, new)?,
         AlterSequence::Owner(owner) => {
             let owner = super::alter::owner_named(context, owner)?;
-            if let Some(sequence) = claim_named(context, &name, if_exists)? {
-                if let Some((table, _)) = sequence.owned_by.filter(|_| sequence.owner != owner) {
-                    let table = context.catalog.tables.get(&table).map_or("", |table| &table.name);
-                    let message = format!("cannot change owner of sequence \"{}\"", sequence.name);
-                    return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
-                        .detail(format!("Sequence \"{}\" is linked to table \"{table}\".", sequence.name)));
-                }
-                context.put_sequence(Sequence { owner, ..Sequence::clone(&sequence) })?;
-            }
+            change_owner(context, &name, if_exists, owner)?;
         }
     }
     Ok("ALTER SEQUENCE")
+}
+
+/// OWNER TO
+pub(super) fn change_owner(
+    context: &mut DdlContext<'_>,
+    name: &ast::ObjectName,
+    if_exists: bool,
+    owner: Oid,
+) -> Result<()> {
+    let Some(sequence) = claim_named(context, name, if_exists)? else { return Ok(()) };
+    if let Some((table, _)) = sequence.owned_by.filter(|_| sequence.owner != owner) {
+        let table = context.catalog.tables.get(&table).map_or("", |table| &table.name);
+        let message = format!("cannot change owner of sequence \"{}\"", sequence.name);
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .detail(format!("Sequence \"{}\" is linked to table \"{table}\".", sequence.name)));
+    }
+    context.put_sequence(Sequence { owner, ..Sequence::clone(&sequence) }).map(drop)
 }
 
 fn alter_options(

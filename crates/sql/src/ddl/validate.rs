@@ -10,6 +10,8 @@ use crate::{Error, Result, SqlState};
 
 /// Most bytes of a value within a row that is shown.
 const SHOWN_BYTES: usize = 64;
+/// A value of more bytes is not written for that.
+const LONG_BYTES: usize = 64 << 10;
 
 fn from(table: &Table) -> String {
     format!("public.{}", quote(&table.name))
@@ -44,9 +46,17 @@ pub(super) fn check_naming_row(context: &DdlContext<'_>, table: &Table, check: &
     };
     // Looked for once more: most tables have no such row, and need not be read as a whole.
     let sql = format!("SELECT * FROM {} WHERE NOT ({}) LIMIT 1", from(table), check.expression);
-    let rows = context.query(&sql, 1)?;
+    let rows = match context.query(&sql, 1) {
+        Ok(rows) => rows,
+        Err(other) if other.state() == SqlState::QUERY_CANCELED => return Err(other),
+        // It is not to be told in place of the first one.
+        Err(_) => return Err(error),
+    };
     let Some(row) = rows.first() else { return Err(error) };
     let shown = |(value, column): (&Value, &Column)| {
+        if value.heap_bytes() > LONG_BYTES {
+            return "...".to_owned();
+        }
         let mut text = show(context, value, column.ty);
         if text.len() > SHOWN_BYTES {
             let end = (0..=SHOWN_BYTES).rev().find(|end| text.is_char_boundary(*end));

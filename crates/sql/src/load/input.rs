@@ -357,8 +357,12 @@ impl Input {
                 match self.more()? {
                     Some(true) => {}
                     Some(false) => break,
-                    // What has come is handed on meanwhile.
-                    None if self.buffer.len() - self.start > self.looked => break,
+                    // What has come is handed on meanwhile. A long row is not looked through for each little that comes.
+                    None if self.buffer.len() - self.start
+                        > self.looked + self.looked / PIECE * PIECE / 4 =>
+                    {
+                        break;
+                    }
                     None => return Ok(Next::Nothing),
                 }
             }

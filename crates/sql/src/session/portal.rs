@@ -1,7 +1,7 @@
 //! Portals of the extended protocol: bound, and run piece by piece.
 
 use super::client::{Client, CommandTag, CopyFormat, Notice, OutputColumn};
-use super::prepared::{Formats, Parameters, Portal, Prepared, Progress};
+use super::prepared::{Formats, Made, Parameters, Portal, Prepared, Progress};
 use super::transaction::{self, Open};
 use super::{Execution, Session, Standing, TransactionStatus, utility};
 use crate::types::text::TextStyle;
@@ -113,7 +113,7 @@ impl Session {
                 return Ok(self.end_portal(name, &tag));
             }
             Progress::Running(running) => *running,
-            Progress::Made(rows, tag) => return self.give_made(name, (rows, tag), limit, client),
+            Progress::Made(made) => return self.give_made(name, made, limit, client),
             Progress::Ready => {
                 let values = std::mem::take(&mut portal.parameters);
                 let mut running = if let Some(running) = self.start_executed(&parsed)? {
@@ -121,11 +121,11 @@ impl Session {
                 } else if prepared.plan.is_none() {
                     let parameters = Parameters { types: &prepared.parameters, values: &values };
                     if limit > 0 && prepared.columns.is_some() {
-                        let mut maker = Maker { client, rows: VecDeque::new() };
+                        let mut maker = Maker { client, columns: Vec::new(), rows: VecDeque::new() };
                         let done = self.utility(&parsed, parameters, Standing::InSeries, &mut maker)?;
-                        let rows = maker.rows;
+                        let Maker { columns, rows, .. } = maker;
                         let tag = done.ok_or_else(|| Error::internal("a utility without an end"))?;
-                        return self.give_made(name, (rows, tag), limit, client);
+                        return self.give_made(name, Made { columns, rows, tag }, limit, client);
                     }
                     let done = self.utility(&parsed, parameters, Standing::InSeries, client)?;
                     let tag = done.ok_or_else(|| {
@@ -150,11 +150,7 @@ impl Session {
             if let Some(portal) = self.portals.get_mut(name) {
                 portal.progress = Progress::Running(Box::new(running));
             }
-            let charged = self.portals.charge_waiting(&self.state.engine, name);
-            if charged.is_err() {
-                self.portals.remove(name);
-            }
-            charged?;
+            self.charge_waiting(name)?;
             self.tell(client);
             return Ok(Execution::Suspended);
         }
@@ -167,26 +163,27 @@ impl Session {
     fn give_made(
         &mut self,
         name: &str,
-        (mut rows, tag): (VecDeque<Vec<Value>>, CommandTag),
+        mut made: Made,
         limit: u64,
         client: &mut dyn Client,
     ) -> Result<Execution> {
-        let columns = self.portals.get(name).and_then(|portal| portal.prepared.columns.clone());
-        let columns = columns.ok_or_else(|| Error::internal("a statement whose rows have no columns"))?;
-        let most = if limit == 0 { rows.len() } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        let now = most.min(rows.len());
-        for row in rows.drain(..now) {
-            client.row(&row, &columns, &self.state.style)?;
+        // A job ends its transaction, and that its portals: nobody could go on with it.
+        let limit = if self.portals.contains(name) { limit } else { 0 };
+        let most = if limit == 0 { made.rows.len() } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let now = most.min(made.rows.len());
+        for row in made.rows.drain(..now) {
+            client.row(&row, &made.columns, &self.state.style)?;
         }
         if limit > 0 && now == most {
             if let Some(portal) = self.portals.get_mut(name) {
-                portal.progress = Progress::Made(rows, tag);
+                portal.progress = Progress::Made(made);
             }
+            self.charge_waiting(name)?;
             self.tell(client);
             return Ok(Execution::Suspended);
         }
-        self.complete(&tag, client)?;
-        Ok(self.end_portal(name, &tag))
+        self.complete(&made.tag, client)?;
+        Ok(self.end_portal(name, &made.tag))
     }
 
     /// The short way has given a portal's rows, one at most. Whether there are more is not asked where that is as many as are wanted.
@@ -205,8 +202,18 @@ impl Session {
     fn end_portal(&mut self, name: &str, tag: &CommandTag) -> Execution {
         if let Some(portal) = self.portals.get_mut(name) {
             portal.end(tag);
+            self.portals.release_waiting(name);
         }
         Execution::Complete
+    }
+
+    /// Charges a portal as what it keeps while it waits; where there is no memory for that, there is no such portal any more.
+    fn charge_waiting(&mut self, name: &str) -> Result<()> {
+        let charged = self.portals.charge_waiting(&self.state.engine, name);
+        if charged.is_err() {
+            self.portals.remove(name);
+        }
+        charged
     }
 
     /// Forgets a portal; nothing happens when there is none.
@@ -224,11 +231,13 @@ impl Session {
 /// Keeps the rows of a statement that makes all of them at once, for a client that takes some at a time. The end is told with the last of them.
 struct Maker<'c> {
     client: &'c mut dyn Client,
+    columns: Vec<OutputColumn>,
     rows: VecDeque<Vec<Value>>,
 }
 
 impl Client for Maker<'_> {
     fn columns(&mut self, columns: &[OutputColumn], style: &TextStyle) -> Result<()> {
+        self.columns = columns.to_vec();
         self.client.columns(columns, style)
     }
 

@@ -26,6 +26,8 @@ const PORTAL_BYTES: u64 = 1024;
 const SHARE: u64 = 10;
 /// What an operator of a portal that waits to go on takes, about: its expressions, and rows that it has read ahead.
 const OPERATOR_BYTES: u64 = 16 << 10;
+/// So many that wait to go on there may be in any case, as far as their operators count.
+const WAITING_LEAST: u64 = 8;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -257,9 +259,16 @@ impl Named<Portal> {
     /// Charges a portal that waits to go on as what it has then: the rows that it has not given yet, and its operators, about.
     pub(super) fn charge_waiting(&mut self, engine: &Engine, name: &str) -> Result<()> {
         let Some(portal) = self.get(name) else { return Ok(()) };
-        let Progress::Running(running) = &portal.progress else { return Ok(()) };
-        let nodes = portal.prepared.plan.as_ref().map_or(0, |plan| plan.statement.nodes);
-        let now = running.waiting_bytes() + portal.prepared.plan_bytes() + nodes as u64 * OPERATOR_BYTES;
+        let now = match &portal.progress {
+            Progress::Running(running) => {
+                let nodes = portal.prepared.plan.as_ref().map_or(0, |plan| plan.statement.nodes);
+                let about = portal.prepared.plan_bytes() + nodes as u64 * OPERATOR_BYTES;
+                // However many operators it has, there may be some such portals.
+                running.waiting_bytes() + about.min(engine.budget().limit() / SHARE / WAITING_LEAST)
+            }
+            Progress::Made(made) => made.bytes(),
+            Progress::Ready | Progress::Done(_) => 0,
+        };
         let more = now.saturating_sub(portal.waiting_bytes);
         if more == 0 {
             return Ok(());
@@ -271,6 +280,17 @@ impl Named<Portal> {
             *bytes += more;
         }
         Ok(())
+    }
+
+    /// Gives back what one was charged as while it waited.
+    pub(super) fn release_waiting(&mut self, name: &str) {
+        let found = if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) };
+        let Some((portal, bytes)) = found else { return };
+        let less = std::mem::take(&mut portal.waiting_bytes);
+        *bytes -= less;
+        if less > 0 {
+            self.release(less);
+        }
     }
 
     /// Portals.
@@ -382,6 +402,25 @@ impl<T> Named<T> {
     }
 }
 
+/// Rows that a statement has made at once, as far as they were not given yet.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) columns: Vec<OutputColumn>,
+    pub(super) rows: VecDeque<Vec<Value>>,
+    /// What the last one is followed by.
+    pub(super) tag: CommandTag,
+}
+
+impl Made {
+    fn bytes(&self) -> u64 {
+        let of = |row: &Vec<Value>| {
+            size_of::<Vec<Value>>()
+                + row.iter().map(|value| size_of::<Value>() + value.heap_bytes()).sum::<usize>()
+        };
+        self.rows.iter().map(of).sum::<usize>() as u64
+    }
+}
+
 /// How far a portal has come.
 #[derive(Debug)]
 pub(super) enum Progress {
@@ -389,8 +428,8 @@ pub(super) enum Progress {
     Ready,
     /// Under way: it gave some rows, and there may be more.
     Running(Box<Running>),
-    /// All rows are there, some of them were given, and it ends with this.
-    Made(VecDeque<Vec<Value>>, CommandTag),
+    /// All rows are there, and some of them were given.
+    Made(Made),
     /// All rows were given, and this is what the next call ends with, which gives none. `None`: it never gave rows, is under way just now, or has failed.
     Done(Option<CommandTag>),
 }

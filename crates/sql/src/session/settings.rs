@@ -174,6 +174,7 @@ definitions! {
     IsSuperuser = told("is_superuser", "off", "Whether the role may do everything.");
     JobLatencyTarget = Definition { scope: Scope::Superuser, ..session("job_latency_target", Kind::FineTime, "0", "How long others' requests to the device may take on average while a job of this session runs; 0: as the server was started with.") };
     JobPace = Definition { scope: Scope::Superuser, ..session("job_pace", Kind::Enum(&["auto", "full"]), "auto", "Whether jobs of this session give way to others (auto), or go as fast as they can (full), whatever job_latency_target says.") };
+    Jit = session("jit", Kind::Bool, "off", "Whether expressions are compiled to machine code: they are not.");
     LcCollate = fixed("lc_collate", "C", "Order of text: bytewise.");
     LcCtype = fixed("lc_ctype", "C.UTF-8", "Classes of characters.");
     LcMessages = Definition { scope: Scope::Superuser, ..session("lc_messages", Kind::Enum(&["C", "en_US.UTF-8"]), "C", "Language of messages: English.") };
@@ -430,6 +431,7 @@ impl Settings {
             Key::IdleTimeout => self.idle_timeout = duration(&text),
             Key::JobLatencyTarget => self.job_pace = job_pace(self.get(Key::JobPace), &text),
             Key::JobPace => self.job_pace = job_pace(&text, self.get(Key::JobLatencyTarget)),
+            Key::Jit if on => return Err(invalid(key, &text).detail("Nothing is compiled to machine code.")),
             Key::LockTimeout => self.lock_timeout = duration(&text),
             Key::SnapshotLimit => self.snapshot_limit = duration(&text),
             Key::StatementTimeout => self.statement_timeout = duration(&text),
@@ -453,6 +455,7 @@ impl Settings {
             | Key::IntegerDatetimes
             | Key::IntervalStyle
             | Key::IsSuperuser
+            | Key::Jit
             | Key::LcCollate
             | Key::LcCtype
             | Key::LcMessages

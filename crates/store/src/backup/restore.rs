@@ -421,11 +421,6 @@ impl Restore {
                 check_room(&*self.disk, &self.folder, &begin, begin.groups.saturating_sub(1) * group, 0)?;
             }
             meta::write_mark(&*self.data, page_size, begin.database_id)?;
-            if self.newest.is_some() {
-                // Writes behind the end of a file wait for each other, those within it do not.
-                let mut look = || if self.stop.is_set() { Err(Error::Cancelled) } else { Ok(()) };
-                grow(&*self.data, self.pages * u64::from(begin.page_size), &mut look)?;
-            }
         }
         state.is_newest = is_first || !state.feed.is_backwards();
         if state.is_newest {

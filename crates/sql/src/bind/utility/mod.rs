@@ -10,7 +10,7 @@ mod sequence;
 use super::parse::{Source, parse_inner, with_parser};
 use super::{Parsed, bind_type};
 use crate::types::{Modifier, Type};
-use crate::{Error, Result};
+use crate::{Error, Result, SqlState};
 pub use copy::{Copy, CopyOption, CopyRelation, CopyTarget, CopyValue};
 pub use jobs::{
     BackupDatabase, BackupSince, BackupTarget, DumpDatabase, LoadDatabase, LoadSource, RestoreDatabase,
@@ -582,7 +582,15 @@ fn set(reader: &mut Reader<'_>) -> Result<Utility> {
             return Ok(Utility::Set { name, values: None, local });
         }
         if reader.keyword(0) == K::INTERVAL {
-            return reader.unsupported_to_end("SET TIME ZONE INTERVAL");
+            reader.skip(1);
+            let text = reader.string()?;
+            reader.accept_words(&["hour", "to", "minute"]);
+            let hours = zone_hours(&text).ok_or_else(|| {
+                let message = format!("invalid value for parameter \"TimeZone\": interval \"{text}\"");
+                Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                    .detail("Only hours and minutes such as '+02:00' are implemented.")
+            })?;
+            return Ok(Utility::Set { name, values: Some(vec![hours]), local });
         }
         return Ok(Utility::Set { name, values: Some(vec![reader.setting_value()?]), local });
     }
@@ -612,6 +620,22 @@ fn set(reader: &mut Reader<'_>) -> Result<Utility> {
         values.push(reader.setting_value()?);
     }
     Ok(Utility::Set { name, values: Some(values), local })
+}
+
+/// `[+-]hh[:mm]`, east of Greenwich, as a number of hours, which is what a time zone may be.
+fn zone_hours(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "00"));
+    let number = |digits: &str| {
+        let plain = (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<u32>().ok().filter(|_| plain)
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes).filter(|minutes| *minutes < 60)?);
+    Some(format!("{sign}{}", f64::from(hours * 60 + minutes) / 60.0))
 }
 
 fn discard(reader: &mut Reader<'_>) -> Result<Utility> {

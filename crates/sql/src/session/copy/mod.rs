@@ -556,12 +556,14 @@ struct LineMemory {
     is_over: Arc<AtomicBool>,
     /// Reading has ended by that: what is wrong with the last line is not the client's doing.
     is_cut_off: bool,
+    /// The client was asked for data.
+    has_asked: bool,
 }
 
 impl LineMemory {
     fn new(engine: Engine, interrupt: Interrupt) -> Self {
         let (charge, is_over) = (Charge::default(), Arc::default());
-        LineMemory { engine, interrupt, charge, buffer: 0, is_over, is_cut_off: false }
+        LineMemory { engine, interrupt, charge, buffer: 0, is_over, is_cut_off: false, has_asked: false }
     }
 }
 
@@ -753,7 +755,8 @@ impl LineMemory {
             data.reserve_exact(len / 4);
         }
         let there = loop {
-            if self.is_over.load(Ordering::Relaxed) {
+            // What the client has sent by now behind its request, as its Sync, belongs to this.
+            if std::mem::replace(&mut self.has_asked, true) && self.is_over.load(Ordering::Relaxed) {
                 self.is_cut_off = true;
                 break false;
             }
