@@ -300,7 +300,7 @@ pub struct Context<'c> {
     pub parameters: &'c [Value],
     /// See [`crate::physical`], invariant 3.
     pub slots: &'c RefCell<Vec<Made>>,
-    /// The value of [`Expr::Hold`](crate::physical::Expr::Hold) whose body is being computed.
+    /// The value of [`Expr::Hold`] whose body is being computed.
     pub held: RefCell<Made>,
     /// What the function that is being called has reserved for its result.
     room: Cell<Charge>,
