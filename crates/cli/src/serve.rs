@@ -13,7 +13,7 @@ use gannet_store::{Alarm, Engine, EngineOptions, OpenOptions, Pace, RestartPhase
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -260,12 +260,16 @@ fn announce(server: &Server, options: &ServerOptions, memory: u64) {
         say(&format!("listening on {} (same user)", socket.display()));
     }
     let first = server.databases().into_iter().next().unwrap_or_default();
-    if let Some(folder) = server.sockets().first().and_then(|socket| socket.parent()) {
-        let port = server.sockets()[0].extension().unwrap_or_default().to_string_lossy().into_owned();
-        // To psql a folder that does not begin with a slash is the name of a host.
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    // To psql a folder that does not begin with a slash is the name of a host.
+    let absolute = |socket: &PathBuf| std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
+    let fits = |socket: &PathBuf| socket.as_os_str().len() <= gannet_server::LONGEST_SOCKET_PATH;
+    let socket = server.sockets().iter().map(absolute).find(fits);
+    if let Some(folder) = socket.as_deref().and_then(Path::parent) {
+        let port = socket.as_deref().and_then(Path::extension).unwrap_or_default().to_string_lossy();
         let (folder, first) = (shell_word(&folder.to_string_lossy()), shell_word(&first));
         say(&format!("connect with: psql -h {folder} -p {port} {first}"));
+    } else if let Some(file) = server.paths().first() {
+        say(&format!("connect with: gannet sql {}", shell_word(&file.to_string_lossy())));
     }
     say(&format!("memory: {}; Ctrl-C ends it", format_size(memory)));
 }

@@ -33,6 +33,7 @@ mod watch;
 pub mod window;
 
 pub use server::{Server, ServerOptions, archive_of, is_listened_at, socket_folder};
+pub use unix::LONGEST_SOCKET_PATH;
 
 /// Result of setting a server up.
 pub type Result<T> = std::result::Result<T, Error>;

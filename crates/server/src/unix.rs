@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Longest path of a socket that the system takes, in bytes.
-const LONGEST: usize = 107;
+/// Longest path of a Unix socket that the system takes, in bytes, and so any client: `gannet` itself goes by longer ones, too.
+pub const LONGEST_SOCKET_PATH: usize = 107;
 /// Names of this process's descriptors.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
@@ -25,13 +25,13 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
 
 fn by_short_path<T>(path: &Path, with: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return with(path) };
-    if path.as_os_str().as_bytes().len() <= LONGEST {
+    if path.as_os_str().as_bytes().len() <= LONGEST_SOCKET_PATH {
         return with(path);
     }
     let descriptors = Path::new(DESCRIPTORS);
     if !descriptors.exists() {
         let message = format!(
-            "a socket's path has {LONGEST} bytes at most where there is no {DESCRIPTORS}: use a shorter one"
+            "a socket's path has {LONGEST_SOCKET_PATH} bytes at most where there is no {DESCRIPTORS}: use a shorter one"
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }

@@ -274,8 +274,7 @@ impl Named<Portal> {
             return Ok(());
         }
         self.charge(engine, more)?;
-        let found = if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) };
-        if let Some((portal, bytes)) = found {
+        if let Some((portal, bytes)) = self.entry(name) {
             portal.waiting_bytes += more;
             *bytes += more;
         }
@@ -284,8 +283,7 @@ impl Named<Portal> {
 
     /// Gives back what one was charged as while it waited.
     pub(super) fn release_waiting(&mut self, name: &str) {
-        let found = if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) };
-        let Some((portal, bytes)) = found else { return };
+        let Some((portal, bytes)) = self.entry(name) else { return };
         let less = std::mem::take(&mut portal.waiting_bytes);
         *bytes -= less;
         if less > 0 {
@@ -358,8 +356,11 @@ impl<T> Named<T> {
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
-        let found = if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) };
-        found.map(|(value, _)| value)
+        self.entry(name).map(|(value, _)| value)
+    }
+
+    fn entry(&mut self, name: &str) -> Option<&mut (T, u64)> {
+        if name.is_empty() { self.unnamed.as_mut() } else { self.by_name.get_mut(name) }
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {

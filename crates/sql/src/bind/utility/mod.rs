@@ -351,6 +351,17 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
             reader.accept(K::PREPARE);
             Utility::Deallocate(if reader.accept(K::ALL) { None } else { Some(reader.name()?) })
         }
+        K::CLOSE if reader.keyword(1) == K::ALL => {
+            reader.skip(2);
+            Utility::CloseAll
+        }
+        K::UNLISTEN => {
+            reader.skip(1);
+            if !reader.accept_token(&Token::Mul) {
+                reader.name()?;
+            }
+            Utility::Unlisten
+        }
         K::CREATE | K::ALTER | K::DROP if matches!(reader.keyword(1), K::ROLE | K::USER | K::GROUP) => {
             role::parse(&mut reader)?
         }
@@ -363,14 +374,6 @@ pub(super) fn parse(source: Source<'_>) -> Result<Option<Utility>> {
         first => match (jobs::parse(&mut reader)?, other(&reader, first)) {
             (Some(job), _) => job,
             (None, Some(name)) => return Ok(Some(Utility::Unsupported(name))),
-            (None, None) if reader.accept_words(&["close", "all"]) => Utility::CloseAll,
-            (None, None) if reader.is_word(0, "unlisten") => {
-                reader.skip(1);
-                if !reader.accept_token(&Token::Mul) {
-                    reader.name()?;
-                }
-                Utility::Unlisten
-            }
             (None, None) if reader.is_word(0, "checkpoint") => {
                 reader.skip(1);
                 Utility::Checkpoint
@@ -393,9 +396,6 @@ fn other(reader: &Reader<'_>, first: K) -> Option<String> {
         "CALL", "REINDEX", "CLUSTER", "MERGE",
     ];
     const MORE: [&str; 4] = ["REFRESH", "REASSIGN", "SECURITY", "LOAD"];
-    if reader.is_words(&["close", "all"]) {
-        return None;
-    }
     if let Some(word) = WORDS.iter().chain(&MORE).find(|word| reader.is_word(0, word)) {
         return Some((*word).to_owned());
     }
