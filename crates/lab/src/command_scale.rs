@@ -52,6 +52,8 @@ struct Arguments {
     memory: u64,
     io: String,
     settings: Vec<String>,
+    /// Whether statements that do not need each other's rows are asked at once.
+    pipelined: bool,
     size: Size,
     sessions: u32,
     warm_up: Duration,
@@ -76,6 +78,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         memory: 0,
         io: "auto".to_owned(),
         settings: Vec::new(),
+        pipelined: false,
         size: Size::new(1),
         sessions: 25,
         warm_up: Duration::ZERO,
@@ -101,6 +104,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Long("memory") => arguments.memory = parse_size(&parser.value()?.string()?)?,
             Long("io") => arguments.io = parser.value()?.string()?,
             Long("setting") => arguments.settings.push(parser.value()?.string()?),
+            Long("pipelined") => arguments.pipelined = true,
             Long("warehouses") => arguments.size = Size::new(parser.value()?.parse()?),
             Long("sessions") => arguments.sessions = parser.value()?.parse()?,
             Long("warm-up") => arguments.warm_up = seconds(parser)?,
@@ -130,6 +134,9 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     }
     if arguments.size.warehouses == 0 || arguments.sessions == 0 || arguments.time.is_zero() {
         bail!("--warehouses, --sessions and --seconds are 1 or more");
+    }
+    if arguments.pipelined && (!runs || arguments.side == Some(Side::Firebird)) {
+        bail!("--pipelined goes with run, and with gannet and postgresql");
     }
     if arguments.profile != throttle::AS_IS && throttle::profile(&arguments.profile).is_none() {
         bail!("--profile is as-is, cloud or raid10, not {:?}", arguments.profile);
@@ -276,7 +283,7 @@ fn per(counters: Option<Counters>, unit: f64) -> Value {
 }
 
 fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &AtomicBool) -> Result<Value> {
-    let to = server.connect()?;
+    let to = if arguments.pipelined { server.connect_pipelined()? } else { server.connect()? };
     let plan = |time, phase: u64| Plan {
         size: arguments.size,
         terminals: arguments.sessions,
@@ -324,7 +331,7 @@ fn load_and_check(arguments: &Arguments, server: &Server, disk: &Disk, stop: &At
     Ok(json!({
         "workload": "scale run", "server": server.describe(), "memory_bytes": arguments.memory, "io": arguments.io,
         "warehouses": arguments.size.warehouses, "sessions": arguments.sessions, "seed": arguments.seed,
-        "profile": arguments.profile, "iops_limit": limit, "database_bytes": before,
+        "pipelined": arguments.pipelined, "profile": arguments.profile, "iops_limit": limit, "database_bytes": before,
         "read_first": read,
         "warm_up": { "seconds": arguments.warm_up.as_secs(), "transactions": warm_up },
         "settled": { "seconds": arguments.settle.as_secs(), "transactions": settled }, "measured": measured, "group": group,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 
 /// Options that say how terminals work: of no use to who loads or checks.
-const OF_RUN: [&str; 6] = ["sessions", "seconds", "rate", "think", "sample", "each"];
+const OF_RUN: [&str; 7] = ["sessions", "seconds", "rate", "think", "sample", "each", "pipelined"];
 
 #[derive(Debug)]
 struct Arguments {
@@ -26,6 +26,8 @@ struct Arguments {
     url: Option<String>,
     /// Or the folder of an embedded database, and how it is opened.
     dir: Option<PathBuf>,
+    /// Whether a server is asked several statements at once.
+    pipelined: bool,
     memory: u64,
     profile: Option<Profile>,
     /// What each connection says first.
@@ -50,6 +52,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
         plan,
         url: None,
         dir: None,
+        pipelined: false,
         memory: 256 << 20,
         profile: None,
         setup: None,
@@ -64,6 +67,7 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
             Value(word) if arguments.step.is_empty() => arguments.step = word.string()?,
             Long("url") => arguments.url = Some(parser.value()?.string()?),
             Long("dir") => arguments.dir = Some(parser.value()?.into()),
+            Long("pipelined") => arguments.pipelined = true,
             Long("memory") => arguments.memory = parse_size(&parser.value()?.string()?)?,
             Long("profile") => arguments.profile = Some(crate::profile(&parser.value()?.string()?)?),
             Long("setup") => arguments.setup = Some(parser.value()?.string()?),
@@ -90,6 +94,9 @@ fn parse(parser: &mut lexopt::Parser) -> Result<Arguments> {
     match (&arguments.url, &arguments.dir) {
         (Some(_), None) if arguments.profile.is_some() => bail!("--profile goes with --dir"),
         (Some(_), None) if is_given("memory") => bail!("--memory goes with --dir: a server has its own"),
+        (None, Some(_)) if arguments.pipelined => {
+            bail!("--pipelined goes with --url: within one process there is no way to and fro")
+        }
         (Some(_), None) | (None, Some(_)) => {}
         _ => bail!("--url, where a server is in libpq's words, or --dir, the folder of an embedded database"),
     }
@@ -129,8 +136,8 @@ impl Connect for SetUp<'_> {
     }
 }
 
-fn server(url: &str) -> Box<dyn Connect> {
-    Box::new(gannet_lab::wire::Server { target: url.to_owned() })
+fn server(url: &str, pipelined: bool) -> Box<dyn Connect> {
+    Box::new(gannet_lab::wire::Server { target: url.to_owned(), pipelined })
 }
 
 /// Runs the command; one JSON object on standard output.
@@ -140,7 +147,8 @@ pub(crate) fn work(parser: &mut lexopt::Parser, stop: &AtomicBool) -> Result<()>
 
 fn perform(arguments: &Arguments, stop: &AtomicBool) -> Result<()> {
     let Some(dir) = &arguments.dir else {
-        return measure(arguments, &*server(arguments.url.as_deref().unwrap_or_default()), stop);
+        let url = arguments.url.as_deref().unwrap_or_default();
+        return measure(arguments, &*server(url, arguments.pipelined), stop);
     };
     let options = gannet::Options {
         folder: dir.clone(),
@@ -224,7 +232,7 @@ fn measure(arguments: &Arguments, to: &dyn Connect, stop: &AtomicBool) -> Result
         "workload": format!("tpcc {}", arguments.step),
         "warehouses": plan.size.warehouses, "sessions": (arguments.step == "run").then_some(plan.terminals),
         "seed": plan.seed, "rate": plan.rate,
-        "think": plan.think,
+        "think": plan.think, "pipelined": arguments.pipelined,
         "memory_budget": arguments.dir.as_ref().map(|_| arguments.memory), "setup": arguments.setup,
         "slower_device": arguments.profile.map(|profile| format!("{profile:?}")),
         "measured": measured, "machine": gannet_lab::machine::describe(),
@@ -245,13 +253,18 @@ mod tests {
         let arguments = parsed(&["run", "--dir", "d", "--memory", "64MiB", "--sessions", "3"]).unwrap();
         assert_eq!((arguments.memory, arguments.plan.terminals), (64 << 20, 3));
         assert!(parsed(&["run", "--url", "host=here", "--rate", "10"]).is_ok());
+        assert!(parsed(&["run", "--url", "host=here", "--pipelined"]).unwrap().pipelined);
+        assert!(parsed(&["run", "--dir", "d", "--pipelined"]).is_err());
         for step in ["load", "run", "check"] {
             let error = parsed(&[step, "--url", "host=here", "--memory", "64MiB"]).unwrap_err();
             assert_eq!(error.to_string(), "--memory goes with --dir: a server has its own");
         }
         for name in OF_RUN {
             for step in ["load", "check"] {
-                let error = parsed(&[step, "--dir", "d", &format!("--{name}"), "1"]).unwrap_err();
+                let option = format!("--{name}");
+                let mut words = vec![step, "--dir", "d", &option];
+                words.extend((name != "pipelined").then_some("1"));
+                let error = parsed(&words).unwrap_err();
                 assert_eq!(error.to_string(), format!("--{name} goes with tpcc run"));
             }
         }

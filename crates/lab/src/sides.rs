@@ -268,7 +268,7 @@ impl Server {
     pub fn connect(&self) -> Result<Box<dyn Connect>> {
         Ok(match self {
             Server::Wire(server) => {
-                Box::new(crate::wire::Server { target: server.target(servers::DATABASE) })
+                Box::new(crate::wire::Server { target: server.target(servers::DATABASE), pipelined: false })
             }
             #[cfg(not(feature = "rivals"))]
             Server::Firebird(_) | Server::Sqlite(_) => anyhow::bail!("{NOT_BUILT}"),
@@ -280,6 +280,22 @@ impl Server {
                 is_durable: within.options.memory.is_some(),
             }),
         })
+    }
+
+    /// The same, for connections that ask statements at once which do not need each other's rows.
+    ///
+    /// # Errors
+    /// Neither its protocol nor its client has that.
+    pub fn connect_pipelined(&self) -> Result<Box<dyn Connect>> {
+        match self {
+            Server::Wire(server) => Ok(Box::new(crate::wire::Server {
+                target: server.target(servers::DATABASE),
+                pipelined: true,
+            })),
+            Server::Firebird(_) | Server::Sqlite(_) => {
+                anyhow::bail!("statements are pipelined with gannet and postgresql only")
+            }
+        }
     }
 }
 

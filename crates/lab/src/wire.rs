@@ -4,7 +4,7 @@
 //! machine: with `postgres` (0.19), whose runtime is also woken when its question was taken, clients of TPC-C had a third of them.
 
 use crate::isolation::client::Supply;
-use crate::tpcc::connection::{Conflict, Connect, Connection, Datum, Statement};
+use crate::tpcc::connection::{Ask, Conflict, Connect, Connection, Datum, Rows, Statement};
 use anyhow::{Context, Result, anyhow, bail};
 use gannet_server::frontend::{self, Address, Failure, Prepared, SslMode};
 use gannet_sql::Type;
@@ -15,6 +15,8 @@ use std::io;
 pub struct Server {
     /// How to reach it, in words as libpq takes them, or `postgres://…`.
     pub target: String,
+    /// Whether statements that do not need each other's rows are asked at once, instead of each behind the answer to the one before.
+    pub pipelined: bool,
 }
 
 impl Connect for Server {
@@ -28,13 +30,14 @@ impl Connect for Server {
         }
         let connection = frontend::Connection::open(&address, "gannet-lab")
             .map_err(|error| anyhow!("cannot connect to {address:?}: {error}"))?;
-        Ok(Box::new(WireConnection { connection, prepared: Vec::new() }))
+        Ok(Box::new(WireConnection { connection, prepared: Vec::new(), pipelined: self.pipelined }))
     }
 }
 
 struct WireConnection {
     connection: frontend::Connection,
     prepared: Vec<Prepared>,
+    pipelined: bool,
 }
 
 /// The server is gone, or says that it goes (57P01): no failure of whoever has ended it.
@@ -152,28 +155,31 @@ fn read_exact(raw: &[u8]) -> Option<Datum> {
 }
 
 impl WireConnection {
+    /// Runs statements; `take` gets each row with the place of its statement. Gives the statements' tags.
     fn run(
         &mut self,
-        statement: Statement,
-        parameters: &[Datum],
-        mut take: impl FnMut(Vec<Datum>),
-    ) -> Result<String> {
-        let prepared = self.prepared.get(statement.0).context("the statement is of another connection")?;
-        let (given, wanted) = (parameters.len(), prepared.parameters().len());
-        if given != wanted {
-            bail!("a statement has {wanted} parameters and is given {given}");
-        }
-        let mut give = |place: usize, ty: u32, out: &mut Vec<u8>| match parameters.get(place) {
-            Some(datum) => write(datum, ty, out),
-            None => Err(invalid(format!("a statement has a parameter ${} that it is not given", place + 1))),
-        };
-        let columns = prepared.columns();
-        let mut row = |values: &[Option<&[u8]>]| {
-            let pairs = columns.iter().zip(values);
-            take(pairs.map(|(column, value)| read(column.type_oid, *value)).collect::<io::Result<_>>()?);
+        asks: &[(Statement, &[Datum])],
+        mut take: impl FnMut(usize, Vec<Datum>),
+    ) -> Result<Vec<String>> {
+        let statements = asks.iter().map(|&(statement, parameters)| {
+            let prepared =
+                self.prepared.get(statement.0).context("the statement is of another connection")?;
+            let (given, wanted) = (parameters.len(), prepared.parameters().len());
+            if given != wanted {
+                bail!("a statement has {wanted} parameters and is given {given}");
+            }
+            Ok(prepared)
+        });
+        let statements = statements.collect::<Result<Vec<_>>>()?;
+        let mut give =
+            |number: usize, place: usize, ty: u32, out: &mut Vec<u8>| write(&asks[number].1[place], ty, out);
+        let mut row = |number: usize, values: &[Option<&[u8]>]| {
+            let pairs = statements[number].columns().iter().zip(values);
+            let row = pairs.map(|(column, value)| read(column.type_oid, *value));
+            take(number, row.collect::<io::Result<_>>()?);
             Ok(())
         };
-        self.connection.run(prepared, &mut give, &mut row).map_err(judged)
+        self.connection.run(&statements, &mut give, &mut row).map_err(judged)
     }
 }
 
@@ -192,14 +198,25 @@ impl Connection for WireConnection {
         Ok(Statement(self.prepared.len() - 1))
     }
 
-    fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+    fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Rows> {
         let mut rows = Vec::new();
-        self.run(statement, parameters, |row| rows.push(row))?;
+        self.run(&[(statement, parameters)], |_, row| rows.push(row))?;
+        Ok(rows)
+    }
+
+    fn query_all(&mut self, asks: &[Ask]) -> Result<Vec<Rows>> {
+        if !self.pipelined {
+            return asks.iter().map(|ask| self.query(ask.statement, &ask.parameters)).collect();
+        }
+        let mut rows = vec![Rows::new(); asks.len()];
+        let asks: Vec<_> = asks.iter().map(|ask| (ask.statement, &ask.parameters[..])).collect();
+        self.run(&asks, |number, row| rows[number].push(row))?;
         Ok(rows)
     }
 
     fn execute(&mut self, statement: Statement, parameters: &[Datum]) -> Result<u64> {
-        Ok(rows_of(&self.run(statement, parameters, drop)?))
+        let tags = self.run(&[(statement, parameters)], |_, _| ())?;
+        Ok(tags.last().map_or(0, |tag| rows_of(tag)))
     }
 
     fn load(&mut self, table: &str, more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64> {

@@ -300,6 +300,11 @@ impl Output {
         }
     }
 
+    /// What follows the first so many bytes, which are whole messages: it is to be sent later.
+    pub(crate) fn split_off(&mut self, at: usize) -> Output {
+        Output { bytes: self.bytes.split_off(at), ..Output::default() }
+    }
+
     /// Leaves out what need not be sent: what follows would else be taken for the rest of a message that was sent in part.
     pub(crate) fn forget(&mut self) {
         self.bytes.truncate(self.owed);

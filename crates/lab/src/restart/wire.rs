@@ -62,7 +62,7 @@ fn describe(setup: &Setup, server: &Server) -> Value {
 }
 
 fn target(server: &Server) -> wire::Server {
-    wire::Server { target: server.target(DATABASE) }
+    wire::Server { target: server.target(DATABASE), pipelined: false }
 }
 
 /// Makes a bank.

@@ -63,6 +63,25 @@ pub struct Conflict(pub String);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Statement(pub usize);
 
+/// A prepared statement with what it is given.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// The statement.
+    pub statement: Statement,
+    /// Its parameters.
+    pub parameters: Vec<Datum>,
+}
+
+impl Statement {
+    /// The statement with these parameters.
+    pub fn with(self, parameters: impl Into<Vec<Datum>>) -> Ask {
+        Ask { statement: self, parameters: parameters.into() }
+    }
+}
+
+/// The rows of a statement.
+pub type Rows = Vec<Vec<Datum>>;
+
 /// A connection to a SQL database. A serialisation failure or deadlock is a [`Conflict`] within the error.
 pub trait Connection: Send {
     /// Runs statements that give no rows, or whose rows nobody wants.
@@ -72,10 +91,16 @@ pub trait Connection: Send {
     fn prepare(&mut self, sql: &str) -> Result<Statement>;
 
     /// Runs a prepared statement; gives its rows.
-    fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Vec<Vec<Datum>>>;
+    fn query(&mut self, statement: Statement, parameters: &[Datum]) -> Result<Rows>;
 
     /// Runs a prepared statement; gives the number of rows it changed.
     fn execute(&mut self, statement: Statement, parameters: &[Datum]) -> Result<u64>;
+
+    /// Runs prepared statements in this order, none of which needs what another gives, until one fails; gives the rows of each. Whoever can sends them
+    /// all before the first answer.
+    fn query_all(&mut self, asks: &[Ask]) -> Result<Vec<Rows>> {
+        asks.iter().map(|ask| self.query(ask.statement, &ask.parameters)).collect()
+    }
 
     /// Whether it has no other outer joins than by looking each row up, so that whoever joins what was grouped is to be asked in other words.
     fn joins_by_keys(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The five transactions (clause 2).
 
-use super::connection::{Connection, Datum, Statement};
+use super::connection::{Ask, Connection, Datum, Rows, Statement};
 use super::data::{Constants, Distributions};
 use super::{DISTRICTS, Size};
 use crate::random::Random;
@@ -247,8 +247,38 @@ fn cents(value: i64) -> Datum {
 }
 
 /// The first row.
-fn one(rows: Vec<Vec<Datum>>, what: &str) -> Result<Vec<Datum>> {
+fn one(rows: Rows, what: &str) -> Result<Vec<Datum>> {
     rows.into_iter().next().with_context(|| format!("{what} is not there"))
+}
+
+/// The statements of a transaction that wait to be asked. The first batch begins it, the last one ends it: a client that asks all of a batch at once waits for
+/// answers only where it needs them.
+struct Transaction<'c> {
+    connection: &'c mut dyn Connection,
+    waiting: Vec<Ask>,
+}
+
+impl Transaction<'_> {
+    /// To be asked with the next batch, for nothing but the effect.
+    fn add(&mut self, ask: Ask) {
+        self.waiting.push(ask);
+    }
+
+    /// Asks what waits, and these; gives the rows of these.
+    fn ask<const N: usize>(&mut self, asks: [Ask; N]) -> Result<[Rows; N]> {
+        let rows = self.ask_all(asks)?;
+        rows.try_into()
+            .map_err(|rows: Vec<Rows>| anyhow::anyhow!("{N} statements gave {} results", rows.len()))
+    }
+
+    /// The same for however many.
+    fn ask_all(&mut self, asks: impl IntoIterator<Item = Ask>) -> Result<Vec<Rows>> {
+        let before = self.waiting.len();
+        self.waiting.extend(asks);
+        let rows = self.connection.query_all(&self.waiting)?;
+        self.waiting.clear();
+        Ok(rows.into_iter().skip(before).collect())
+    }
 }
 
 impl Terminal {
@@ -256,132 +286,122 @@ impl Terminal {
     /// error the transaction is rolled back.
     pub fn run(&self, connection: &mut dyn Connection, request: &Request) -> Result<bool> {
         let read_only = matches!(request, Request::OrderStatus { .. } | Request::StockLevel { .. });
-        connection.execute(if read_only { self.begin_read_only } else { self.begin }, &[])?;
-        let done = match request {
-            Request::NewOrder { district, customer, lines } => {
-                self.new_order(connection, *district, *customer, lines)
-            }
-            Request::Payment { district, home, customer, cents } => {
-                self.payment(connection, *district, *home, customer, *cents).map(|()| true)
-            }
-            Request::OrderStatus { district, customer } => {
-                self.order_status(connection, *district, customer).map(|()| true)
-            }
-            Request::Delivery { carrier } => self.delivery(connection, *carrier).map(|()| true),
-            Request::StockLevel { district, threshold } => {
-                self.stock_level(connection, *district, *threshold).map(|()| true)
-            }
-        };
-        match done {
-            Ok(true) => connection.execute(self.commit, &[]).map(|_| true),
-            Ok(false) => connection.execute(self.rollback, &[]).map(|_| false),
-            Err(error) => {
-                // Where the connection is gone, so is the transaction.
-                let _ = connection.execute(self.rollback, &[]);
-                Err(error)
-            }
+        let begin = if read_only { self.begin_read_only } else { self.begin };
+        let mut transaction = Transaction { connection, waiting: vec![begin.with([])] };
+        let done = self.work(&mut transaction, request).and_then(|commits| {
+            transaction.ask([if commits { self.commit } else { self.rollback }.with([])])?;
+            Ok(commits)
+        });
+        if done.is_err() {
+            // Where the connection is gone, so is the transaction.
+            let _ = connection.execute(self.rollback, &[]);
         }
+        done
     }
 
-    fn new_order(
-        &self,
-        connection: &mut dyn Connection,
-        district: u32,
-        customer: u32,
-        lines: &[(u32, u32, u32)],
-    ) -> Result<bool> {
-        let (home, place) = (int(self.warehouse), int(district));
-        let found = connection.query(self.order_customer, &[home.clone(), place.clone(), int(customer)])?;
-        one(found, "the customer")?;
-        let next = one(connection.query(self.next_order, &[home.clone(), place.clone()])?, "the district")?;
-        let order = next[0].clone();
-        let local = lines.iter().all(|(_, supplier, _)| *supplier == self.warehouse);
-        connection.execute(
-            self.insert_order,
-            &[
-                home.clone(),
-                place.clone(),
-                order.clone(),
-                int(customer),
-                int(lines.len() as u32),
-                int(u32::from(local)),
-            ],
-        )?;
-        connection.execute(self.insert_new_order, &[home.clone(), place.clone(), order.clone()])?;
-        for (number, (item, supplier, quantity)) in lines.iter().enumerate() {
-            let Some(found) = connection.query(self.item, &[int(*item)])?.into_iter().next() else {
-                return Ok(false);
-            };
-            let amount = found[0].cents()? * i64::from(*quantity);
-            let stock = self.stock[district as usize - 1];
-            let stock = one(connection.query(stock, &[int(*supplier), int(*item)])?, "the stock")?;
-            let (have, wanted) = (stock[0].int()?, i64::from(*quantity));
-            let left = if have >= wanted + 10 { have - wanted } else { have - wanted + 91 };
-            connection.execute(
-                self.update_stock,
-                &[
-                    int(*supplier),
-                    int(*item),
-                    Datum::Int(left),
-                    int(*quantity),
-                    int(u32::from(*supplier != self.warehouse)),
-                ],
-            )?;
-            connection.execute(
-                self.insert_line,
-                &[
-                    home.clone(),
-                    place.clone(),
-                    order.clone(),
-                    int(number as u32 + 1),
-                    int(*item),
-                    int(*supplier),
-                    int(*quantity),
-                    cents(amount),
-                    stock[1].clone(),
-                ],
-            )?;
+    /// All but its begin and end; whether it is to be committed.
+    fn work(&self, transaction: &mut Transaction<'_>, request: &Request) -> Result<bool> {
+        match request {
+            Request::NewOrder { district, customer, lines } => {
+                return self.new_order(transaction, *district, *customer, lines);
+            }
+            Request::Payment { district, home, customer, cents } => {
+                self.payment(transaction, *district, *home, customer, *cents)?;
+            }
+            Request::OrderStatus { district, customer } => {
+                self.order_status(transaction, *district, customer)?;
+            }
+            Request::Delivery { carrier } => self.delivery(transaction, *carrier)?,
+            Request::StockLevel { district, threshold } => {
+                self.stock_level(transaction, *district, *threshold)?;
+            }
         }
         Ok(true)
     }
 
-    /// The number of a customer (clause 2.5.2.2); `None` when nobody has the name.
-    fn find(
+    fn new_order(
         &self,
-        connection: &mut dyn Connection,
-        home: (u32, u32),
-        customer: &Customer,
-    ) -> Result<Option<Datum>> {
-        let name = match customer {
-            Customer::Number(number) => return Ok(Some(int(*number))),
-            Customer::Name(name) => name,
-        };
-        let mut rows =
-            connection.query(self.by_name, &[int(home.0), int(home.1), Datum::Text(name.clone())])?;
-        let middle = rows.len().div_ceil(2);
-        Ok(if rows.is_empty() { None } else { Some(rows.swap_remove(middle - 1).swap_remove(0)) })
+        transaction: &mut Transaction<'_>,
+        district: u32,
+        customer: u32,
+        lines: &[(u32, u32, u32)],
+    ) -> Result<bool> {
+        let place = [int(self.warehouse), int(district)];
+        let customer = int(customer);
+        let [found, next] = transaction.ask([
+            self.order_customer.with([&place[..], std::slice::from_ref(&customer)].concat()),
+            self.next_order.with(place.clone()),
+        ])?;
+        one(found, "the customer")?;
+        let order = one(next, "the district")?.swap_remove(0);
+        let key = [&place[..], &[order]].concat();
+        let local = lines.iter().all(|(_, supplier, _)| *supplier == self.warehouse);
+        let rest = [customer, int(lines.len() as u32), int(u32::from(local))];
+        transaction.add(self.insert_order.with([&key[..], &rest].concat()));
+        transaction.add(self.insert_new_order.with(key.clone()));
+        let stock = self.stock[district as usize - 1];
+        let items = lines.iter().map(|(item, ..)| self.item.with([int(*item)]));
+        let stocks = lines.iter().map(|(item, supplier, _)| stock.with([int(*supplier), int(*item)]));
+        let mut items = transaction.ask_all(items.chain(stocks))?;
+        let stocks = items.split_off(lines.len());
+        // What is left of an item that the order has twice.
+        let mut before: Option<((u32, u32), i64)> = None;
+        for (((item, supplier, quantity), found), (number, stock)) in
+            lines.iter().zip(items).zip((1..).zip(stocks))
+        {
+            // The specification wants all the other lines to be worked on before the transaction rolls back.
+            let Some(found) = found.into_iter().next() else { return Ok(false) };
+            let amount = found[0].cents()? * i64::from(*quantity);
+            let stock = one(stock, "the stock")?;
+            let have = match before {
+                Some((last, left)) if last == (*supplier, *item) => left,
+                _ => stock[0].int()?,
+            };
+            let wanted = i64::from(*quantity);
+            let left = if have >= wanted + 10 { have - wanted } else { have - wanted + 91 };
+            before = Some(((*supplier, *item), left));
+            let remote = int(u32::from(*supplier != self.warehouse));
+            let parameters = [int(*supplier), int(*item), Datum::Int(left), int(*quantity), remote];
+            transaction.add(self.update_stock.with(parameters));
+            let line =
+                [int(number), int(*item), int(*supplier), int(*quantity), cents(amount), stock[1].clone()];
+            transaction.add(self.insert_line.with([&key[..], &line].concat()));
+        }
+        Ok(true)
+    }
+
+    /// Asks for the number of a customer who is known by name only (clause 2.5.2.2).
+    fn ask_for(&self, home: (u32, u32), customer: &Customer) -> Option<Ask> {
+        match customer {
+            Customer::Number(_) => None,
+            Customer::Name(name) => {
+                Some(self.by_name.with([int(home.0), int(home.1), Datum::Text(name.clone())]))
+            }
+        }
     }
 
     fn payment(
         &self,
-        connection: &mut dyn Connection,
+        transaction: &mut Transaction<'_>,
         district: u32,
         home: (u32, u32),
         customer: &Customer,
         amount: i64,
     ) -> Result<()> {
-        let warehouse = connection.query(self.pay_warehouse, &[int(self.warehouse), cents(amount)])?;
-        let warehouse = one(warehouse, "the warehouse")?;
-        let place = [int(self.warehouse), int(district), cents(amount)];
-        let place = one(connection.query(self.pay_district, &place)?, "the district")?;
-        let Some(customer) = self.find(connection, home, customer)? else {
-            anyhow::bail!("no customer has the name {customer:?}");
-        };
+        let (warehouse, place) = (int(self.warehouse), int(district));
+        let asks = [
+            self.pay_warehouse.with([warehouse.clone(), cents(amount)]),
+            self.pay_district.with([warehouse.clone(), place.clone(), cents(amount)]),
+        ];
+        let found = transaction.ask_all(asks.into_iter().chain(self.ask_for(home, customer)))?;
+        let mut found = found.into_iter();
+        let of_warehouse = one(found.next().unwrap_or_default(), "the warehouse")?;
+        let of_district = one(found.next().unwrap_or_default(), "the district")?;
+        let customer = number(customer, found.next())?;
         let key = [int(home.0), int(home.1), customer.clone()];
-        let mut parameters = key.to_vec();
-        parameters.push(cents(amount));
-        let found = one(connection.query(self.pay_customer, &parameters)?, "the customer")?;
-        if found[10].text()? == "BC" {
+        let [paid] = transaction.ask([self.pay_customer.with([&key[..], &[cents(amount)]].concat())])?;
+        let paid = one(paid, "the customer")?;
+        if paid[10].text()? == "BC" {
             let note = format!(
                 "{} {} {} {district} {} {}.{:02} ",
                 customer.int()?,
@@ -391,68 +411,92 @@ impl Terminal {
                 amount / 100,
                 amount % 100
             );
-            let mut parameters = key.to_vec();
-            parameters.push(Datum::Text(note));
-            connection.query(self.bad_credit, &parameters)?;
+            transaction.add(self.bad_credit.with([&key[..], &[Datum::Text(note)]].concat()));
         }
-        let names = format!("{}    {}", warehouse[0].text()?, place[0].text()?);
+        let names = format!("{}    {}", of_warehouse[0].text()?, of_district[0].text()?);
         let [home_warehouse, home_district, customer] = key;
-        connection.execute(
-            self.insert_history,
-            &[
-                customer,
-                home_district,
-                home_warehouse,
-                int(district),
-                int(self.warehouse),
-                cents(amount),
-                Datum::Text(names),
-            ],
-        )?;
+        transaction.add(self.insert_history.with([
+            customer,
+            home_district,
+            home_warehouse,
+            place,
+            warehouse,
+            cents(amount),
+            Datum::Text(names),
+        ]));
         Ok(())
     }
 
     fn order_status(
         &self,
-        connection: &mut dyn Connection,
+        transaction: &mut Transaction<'_>,
         district: u32,
         customer: &Customer,
     ) -> Result<()> {
         let home = (self.warehouse, district);
-        let Some(customer) = self.find(connection, home, customer)? else {
-            anyhow::bail!("no customer has the name {customer:?}");
+        let found = match self.ask_for(home, customer) {
+            Some(ask) => transaction.ask_all([ask])?.pop(),
+            None => None,
         };
-        let key = [int(home.0), int(home.1), customer];
-        one(connection.query(self.status_customer, &key)?, "the customer")?;
-        let order = one(connection.query(self.last_order, &key)?, "the customer's last order")?;
-        connection.query(self.order_lines, &[int(home.0), int(home.1), order[0].clone()])?;
+        let key = [int(home.0), int(home.1), number(customer, found)?];
+        let [status, order] =
+            transaction.ask([self.status_customer.with(key.clone()), self.last_order.with(key)])?;
+        one(status, "the customer")?;
+        let order = one(order, "the customer's last order")?.swap_remove(0);
+        transaction.add(self.order_lines.with([int(home.0), int(home.1), order]));
         Ok(())
     }
 
-    fn delivery(&self, connection: &mut dyn Connection, carrier: u32) -> Result<()> {
-        for district in 1..=DISTRICTS {
-            let place = [int(self.warehouse), int(district)];
-            // Nothing to be delivered, or somebody else is at it.
-            let Some(found) = connection.query(self.oldest, &place)?.into_iter().next() else { continue };
-            let [home, place] = place;
-            let order = [home.clone(), place.clone(), found[0].clone()];
-            connection.execute(self.delete_new_order, &order)?;
-            let mut parameters = order.to_vec();
-            parameters.push(int(carrier));
-            let customer = one(connection.query(self.deliver_order, &parameters)?, "the order")?;
-            connection.execute(self.deliver_lines, &order)?;
-            let sum = one(connection.query(self.sum_lines, &order)?, "the sum")?;
-            let parameters = [home, place, customer[0].clone(), cents(sum[0].cents()?)];
-            connection.execute(self.deliver_customer, &parameters)?;
+    fn delivery(&self, transaction: &mut Transaction<'_>, carrier: u32) -> Result<()> {
+        let home = int(self.warehouse);
+        let oldest = (1..=DISTRICTS).map(|district| self.oldest.with([home.clone(), int(district)]));
+        let oldest = transaction.ask_all(oldest)?;
+        // Where there is none, nothing is to be delivered, or somebody else is at it.
+        let orders: Vec<Vec<Datum>> = (1..)
+            .zip(oldest)
+            .filter_map(|(district, found)| {
+                let order = found.into_iter().next()?.swap_remove(0);
+                Some(vec![home.clone(), int(district), order])
+            })
+            .collect();
+        let asks = orders.iter().flat_map(|order| {
+            [
+                self.delete_new_order.with(order.clone()),
+                self.deliver_order.with([&order[..], &[int(carrier)]].concat()),
+                self.deliver_lines.with(order.clone()),
+                self.sum_lines.with(order.clone()),
+            ]
+        });
+        let mut found = transaction.ask_all(asks)?.into_iter();
+        for mut parameters in orders {
+            let [_, customer, _, sum] = std::array::from_fn(|_| found.next().unwrap_or_default());
+            parameters[2] = one(customer, "the order")?.swap_remove(0);
+            parameters.push(cents(one(sum, "the sum")?[0].cents()?));
+            transaction.add(self.deliver_customer.with(parameters));
         }
         Ok(())
     }
 
-    fn stock_level(&self, connection: &mut dyn Connection, district: u32, threshold: u32) -> Result<()> {
+    fn stock_level(&self, transaction: &mut Transaction<'_>, district: u32, threshold: u32) -> Result<()> {
         let place = [int(self.warehouse), int(district)];
-        let next = one(connection.query(self.district_next, &place)?, "the district")?;
+        let [next] = transaction.ask([self.district_next.with(place.clone())])?;
+        let next = one(next, "the district")?.swap_remove(0);
         let [home, place] = place;
-        connection.query(self.low_stock, &[home, place, next[0].clone(), int(threshold)])?;
+        transaction.add(self.low_stock.with([home, place, next, int(threshold)]));
         Ok(())
     }
+}
+
+/// The number of a customer, of whom `found` was told where only the name is known.
+fn number(customer: &Customer, found: Option<Rows>) -> Result<Datum> {
+    let name = match customer {
+        Customer::Number(number) => return Ok(int(*number)),
+        Customer::Name(name) => name,
+    };
+    let mut rows = found.unwrap_or_default();
+    let middle = rows.len().div_ceil(2);
+    if rows.is_empty() {
+        anyhow::bail!("no customer has the name {name:?}");
+    }
+    Ok(rows.swap_remove(middle - 1).swap_remove(0))
 }

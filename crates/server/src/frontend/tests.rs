@@ -343,26 +343,27 @@ fn prepared_statements_are_run_with_binary_values() {
     assert_eq!(statement.parameters(), [23, 25]);
     assert_eq!(statement.columns(), [Column { name: "a".to_owned(), type_oid: 23 }]);
     let mut rows = Vec::new();
-    let mut take = |row: &[Option<&[u8]>]| {
+    let mut take = |_: usize, row: &[Option<&[u8]>]| {
         rows.push(row.iter().map(|value| value.map(<[u8]>::to_vec)).collect::<Vec<_>>());
         Ok(())
     };
     let mut given = Vec::new();
-    let mut give = |place: usize, ty: u32, out: &mut Vec<u8>| {
+    let mut give = |_: usize, place: usize, ty: u32, out: &mut Vec<u8>| {
         given.push((place, ty));
         out.push(b'x');
         Ok(place == 0)
     };
     // What cannot be given is the caller's affair, and nothing was sent.
-    let refused = connection.run(&statement, &mut |_, _, _| Err(io::Error::other("no")), &mut |_| Ok(()));
+    let mut none = |_: usize, _: usize, _: u32, _: &mut Vec<u8>| Err(io::Error::other("no"));
+    let refused = connection.run(&[&statement], &mut none, &mut |_, _| Ok(()));
     assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
-    assert_eq!(connection.run(&statement, &mut give, &mut take).unwrap(), "SELECT 2");
+    assert_eq!(connection.run(&[&statement], &mut give, &mut take).unwrap(), ["SELECT 2"]);
     assert_eq!(connection.status(), TransactionStatus::Active);
-    let Err(Failure::Server(report)) = connection.run(&statement, &mut give, &mut take) else {
+    let Err(Failure::Server(report)) = connection.run(&[&statement], &mut give, &mut take) else {
         panic!("no error")
     };
     assert_eq!((&*report.state, connection.status()), ("40001", TransactionStatus::Failed));
-    assert!(matches!(connection.run(&statement, &mut give, &mut take), Err(Failure::Connection(_))));
+    assert!(matches!(connection.run(&[&statement], &mut give, &mut take), Err(Failure::Connection(_))));
     assert!(!connection.is_alive());
     assert_eq!(rows, [[Some(vec![0, 0, 0, 7])], [None]]);
     assert_eq!(given, [(0, 23), (1, 25)].repeat(3));
@@ -384,15 +385,55 @@ fn a_prepared_copy_is_refused_and_statements_belong_to_their_connection() {
     let server = server(folder.path(), vec![out.bytes().to_vec(), other.bytes().to_vec()]);
     let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
     let statement = connection.prepare("copy t from stdin").unwrap();
-    let mut give = |_: usize, _: u32, _: &mut Vec<u8>| Ok(false);
-    let refused = connection.run(&statement, &mut give, &mut |_| Ok(()));
+    let mut give = |_: usize, _: usize, _: u32, _: &mut Vec<u8>| Ok(false);
+    let refused = connection.run(&[&statement], &mut give, &mut |_, _| Ok(()));
     assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
     drop(connection);
     let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
-    let refused = connection.run(&statement, &mut give, &mut |_| Ok(()));
+    let refused = connection.run(&[&statement], &mut give, &mut |_, _| Ok(()));
     assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
     connection.prepare("select").unwrap();
     drop(connection);
+    server.join().unwrap();
+}
+
+#[test]
+fn statements_that_were_asked_at_once_are_all_answered_or_the_connection_is_of_no_use() {
+    let folder = tempfile::tempdir().unwrap();
+    // Asked twice, answered once, and thrice.
+    let mut scripts = Vec::new();
+    for answers in [1, 3] {
+        let mut out = greeting();
+        prepared(&mut out);
+        for _ in 0..answers {
+            out.plain(b'2');
+            out.begin(b'C').str("UPDATE 1").end();
+        }
+        out.begin(b'Z').u8(b'I').end();
+        scripts.push(out.bytes().to_vec());
+    }
+    // A server that goes behind its first answer has said why.
+    let mut out = greeting();
+    prepared(&mut out);
+    out.plain(b'2');
+    out.begin(b'C').str("UPDATE 1").end();
+    out.begin(b'E').u8(b'S').str("FATAL").u8(b'C').str("57P01").u8(b'M').str("the end").u8(0).end();
+    scripts.push(out.bytes().to_vec());
+    let server = server(folder.path(), scripts);
+    for number in 0..3 {
+        let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
+        let statement = connection.prepare("update t set a = $1").unwrap();
+        let mut give = |_: usize, _: usize, _: u32, _: &mut Vec<u8>| Ok(false);
+        let told = connection.run(&[&statement, &statement], &mut give, &mut |_, _| Ok(()));
+        match told {
+            Err(Failure::Server(report)) => assert_eq!((number, &*report.state), (2, "57P01")),
+            Err(Failure::Connection(error)) => {
+                assert!(number < 2 && error.to_string().contains("2 statements"))
+            }
+            told => panic!("{told:?}"),
+        }
+        assert!(!connection.is_alive());
+    }
     server.join().unwrap();
 }
 

@@ -2,6 +2,8 @@
 
 use crate::client::{Wire, bind, bind_each, execute, frame, parse, query, sync, target};
 use crate::fixture::Fixture;
+use gannet_server::frontend::{Connection, Failure};
+use gannet_sql::session::TransactionStatus;
 
 const TABLE: &str = "create table t (a int primary key, b text); insert into t select n, 'row ' || n from generate_series(1, 10) n";
 
@@ -738,4 +740,105 @@ fn settings_of_a_transaction_end_with_its_failure() {
     );
     std::thread::sleep(std::time::Duration::from_millis(60));
     wire.run("rollback");
+}
+
+#[test]
+fn our_client_asks_many_statements_at_once() {
+    let fixture = Fixture::with("create table wide (a int primary key, b text)", |_| {});
+    let mut connection = fixture.frontend();
+    let prepare = |connection: &mut Connection, sql: &str| connection.prepare(sql).unwrap();
+    let begin = prepare(&mut connection, "begin");
+    let insert = prepare(&mut connection, "insert into wide values ($1, $2)");
+    let commit = prepare(&mut connection, "commit");
+    let read = prepare(&mut connection, "select a, b from wide where a = $1");
+    let fails = prepare(&mut connection, "select 1 / $1");
+    // More than is sent before answers are read, and more than sockets hold.
+    let text = "x".repeat(3000);
+    let mut give = |number: usize, place: usize, _: u32, out: &mut Vec<u8>| {
+        match place {
+            0 => out.extend_from_slice(&i32::try_from(number).unwrap().to_be_bytes()),
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+        Ok(true)
+    };
+    let asked: Vec<_> = [&begin].into_iter().chain([&insert; 400]).chain([&commit]).collect();
+    let tags = connection.run(&asked, &mut give, &mut |_, _| Ok(())).unwrap();
+    assert_eq!((tags.len(), &*tags[0], &*tags[400], &*tags[401]), (402, "BEGIN", "INSERT 0 1", "COMMIT"));
+    // Answers that are more than sockets hold.
+    let mut rows = Vec::new();
+    let asked = [&read; 402];
+    let tags = connection.run(&asked, &mut give, &mut |number, row| {
+        rows.push((number, row[0].map(<[u8]>::to_vec), row[1].map(<[u8]>::len)));
+        Ok(())
+    });
+    assert_eq!(tags.unwrap().iter().filter(|tag| *tag == "SELECT 1").count(), 400);
+    let expected =
+        (1..=400).map(|number: usize| (number, Some((number as i32).to_be_bytes().to_vec()), Some(3000)));
+    assert_eq!(rows, expected.collect::<Vec<_>>());
+    // An error ends all of it, wherever it comes: what was asked behind it has no effect, and the connection is good for more.
+    for (before, zero) in [(0, 0), (3, 3), (300, 300)] {
+        let asked: Vec<_> =
+            [&insert; 300][..before].iter().copied().chain([&fails]).chain([&insert; 300]).collect();
+        let mut give = |number: usize, place: usize, _: u32, out: &mut Vec<u8>| {
+            match place {
+                0 if number == zero => out.extend_from_slice(&0_i32.to_be_bytes()),
+                0 => out.extend_from_slice(&(1000 + i32::try_from(number).unwrap()).to_be_bytes()),
+                _ => out.extend_from_slice(text.as_bytes()),
+            }
+            Ok(true)
+        };
+        let Err(Failure::Server(report)) = connection.run(&asked, &mut give, &mut |_, _| Ok(())) else {
+            panic!("no error")
+        };
+        assert_eq!(report.state, "22012");
+        assert_eq!(connection.status(), TransactionStatus::Idle);
+    }
+    // Neither has what the caller cannot give, though what came before it was sent.
+    let mut give = |number: usize, place: usize, _: u32, out: &mut Vec<u8>| {
+        match place {
+            0 if number == 250 => return Err(std::io::Error::other("no")),
+            0 => out.extend_from_slice(&(2000 + i32::try_from(number).unwrap()).to_be_bytes()),
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+        Ok(true)
+    };
+    let asked: Vec<_> = [&begin].into_iter().chain([&insert; 300]).collect();
+    let refused = connection.run(&asked, &mut give, &mut |_, _| Ok(()));
+    assert!(matches!(refused, Err(Failure::Receiver(_))) && connection.is_alive());
+    assert_eq!(connection.status(), TransactionStatus::Active);
+    let rollback = prepare(&mut connection, "rollback");
+    connection.run(&[&rollback], &mut give, &mut |_, _| Ok(())).unwrap();
+    let count = prepare(&mut connection, "select count(*) from wide");
+    let mut found = 0;
+    let mut take = |_: usize, row: &[Option<&[u8]>]| {
+        found = i64::from_be_bytes(row[0].unwrap().try_into().unwrap());
+        Ok(())
+    };
+    connection.run(&[&count], &mut give, &mut take).unwrap();
+    assert_eq!(found, 400);
+}
+
+#[test]
+fn a_copy_among_statements_that_are_asked_at_once_is_refused() {
+    let fixture = Fixture::with("create table wide (a int primary key, b text)", |_| {});
+    let text = "x".repeat(3000);
+    let mut give = |number: usize, place: usize, _: u32, out: &mut Vec<u8>| {
+        match place {
+            0 => out.extend_from_slice(&i32::try_from(number).unwrap().to_be_bytes()),
+            _ => out.extend_from_slice(text.as_bytes()),
+        }
+        Ok(true)
+    };
+    for (before, behind) in [(0, 0), (1, 0), (40, 0), (0, 40), (1, 40)] {
+        let mut connection = fixture.frontend();
+        let insert = connection.prepare("insert into wide values ($1, $2)").unwrap();
+        let copy = connection.prepare("copy wide from stdin").unwrap();
+        let inserts = |count: usize| std::iter::repeat_n(&insert, count);
+        let asked: Vec<_> = inserts(before).chain([&copy]).chain(inserts(behind)).collect();
+        let refused = connection.run(&asked, &mut give, &mut |_, _| Ok(()));
+        assert!(matches!(refused, Err(Failure::Receiver(_))), "{before}, {behind}: {refused:?}");
+        // Where the server waits for data, the protocol has no place for a statement.
+        assert_eq!(connection.is_alive(), behind == 0);
+        assert_eq!(fixture.value("select count(*) from wide"), "0");
+    }
 }

@@ -1,6 +1,7 @@
 //! A server with databases in a temporary folder.
 
 use crate::client::Wire;
+use gannet_server::frontend::{Address, Connection};
 use gannet_server::{Server, ServerOptions};
 use gannet_sql::Database;
 use gannet_sql::session::Rows;
@@ -120,6 +121,14 @@ impl Fixture {
         let mut wire = self.raw();
         wire.start(&[("user", "owner"), ("database", database)]).good();
         wire
+    }
+
+    /// The same by our own client.
+    pub(crate) fn frontend(&self) -> Connection {
+        let text = format!("host={} dbname=shop user=owner", self.socket().parent().unwrap().display());
+        let port = self.socket().extension().unwrap().to_str().unwrap().to_owned();
+        let address = Address::parse(&format!("{text} port={port}"), &|_| None, "owner").unwrap();
+        Connection::open(&address, "test").unwrap()
     }
 
     /// Ends a statement, if the secret is right.

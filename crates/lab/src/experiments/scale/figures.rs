@@ -93,7 +93,8 @@ impl Found<'_> {
                 of("/measured/device_per_second/reads"),
             ];
             row.extend(ratios.iter().map(|(rival, _)| {
-                let theirs = self.rate(rival, profile, multiple).filter(|_| !one.name.starts_with(rival));
+                let theirs = self.rate(&one.against(rival), profile, multiple);
+                let theirs = theirs.filter(|_| !one.name.starts_with(rival));
                 theirs.map_or("–".to_owned(), |theirs| number(rate.median / theirs.median))
             }));
             row.extend(

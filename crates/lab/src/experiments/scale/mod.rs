@@ -81,6 +81,8 @@ struct Contestant {
     settings: Vec<String>,
     /// Only with the largest database.
     only_largest: bool,
+    /// Whether its clients ask statements at once that do not need each other's rows.
+    pipelined: bool,
 }
 
 impl Contestant {
@@ -88,6 +90,21 @@ impl Contestant {
     fn rival(&self) -> Option<&'static str> {
         (self.server != "gannet").then_some(self.server)
     }
+
+    /// The same with clients that ask at once what can be.
+    fn pipelined(self) -> Self {
+        Contestant { name: pipelined(&self.name), pipelined: true, ..self }
+    }
+
+    /// Whom of a rival it is compared with: who is asked in the same way, where there is one.
+    fn against(&self, rival: &str) -> String {
+        if self.pipelined && rival != "Firebird" { pipelined(rival) } else { rival.to_owned() }
+    }
+}
+
+/// The name of somebody whose clients ask at once what can be.
+fn pipelined(name: &str) -> String {
+    format!("{name}, pipelined")
 }
 
 fn has(order: &Order, rival: Rival) -> bool {
@@ -101,8 +118,15 @@ fn contestants(order: &Order) -> Vec<Contestant> {
         io: mode.clone(),
         settings: Vec::new(),
         only_largest: false,
+        pipelined: false,
     });
-    let mut all: Vec<Contestant> = ours.collect();
+    let mut all = Vec::new();
+    for one in ours {
+        // In the mode that it has by itself; what it costs to ask is the same in each.
+        let both = (one.io == AUTO).then(|| one.clone().pipelined());
+        all.push(one);
+        all.extend(both);
+    }
     if has(order, POSTGRESQL) {
         let theirs = Contestant {
             name: "PostgreSQL".to_owned(),
@@ -110,8 +134,9 @@ fn contestants(order: &Order) -> Vec<Contestant> {
             io: AUTO.to_owned(),
             settings: Vec::new(),
             only_largest: false,
+            pipelined: false,
         };
-        all.push(theirs.clone());
+        all.extend([theirs.clone(), theirs.clone().pipelined()]);
         if order.size != Size::Quick {
             all.push(Contestant {
                 name: "PostgreSQL, 1 GB of log".to_owned(),
@@ -128,6 +153,7 @@ fn contestants(order: &Order) -> Vec<Contestant> {
             io: AUTO.to_owned(),
             settings: Vec::new(),
             only_largest: false,
+            pipelined: false,
         });
     }
     all
@@ -234,6 +260,9 @@ impl Experiment for Scale {
                         add("--profile", profile.clone());
                         add("--io", contestant.io.clone());
                         contestant.settings.iter().for_each(|setting| add("--setting", setting.clone()));
+                        if contestant.pipelined {
+                            command.push("--pipelined".to_owned());
+                        }
                         if multiple < 1.0 {
                             command.push("--fits".to_owned());
                         }
@@ -293,16 +322,20 @@ mod tests {
         let alone = steps(&order(Size::Quick, &[]));
         assert_eq!(alone.iter().filter(|step| step.makes.is_some()).count(), 1);
         // Beside them what the device does alone: reads, and writes.
-        assert_eq!(alone.len(), 1 + 2 + 2 * MULTIPLES.len());
+        assert_eq!(alone.len(), 1 + 2 + 2 * 2 * MULTIPLES.len());
         let rivals = steps(&order(Size::Standard, &["postgresql"]));
         // The rival with as much log as we have stands beside the largest only.
-        assert_eq!(rivals.len(), 2 + 2 + 2 * (2 * MULTIPLES.len() + 1));
+        assert_eq!(rivals.len(), 2 + 2 + 2 * (4 * MULTIPLES.len() + 1));
         let both = steps(&order(Size::Quick, &["postgresql", "firebird"]));
-        assert_eq!(both.len(), 3 + 2 + 2 * 3 * MULTIPLES.len());
+        // Firebird's protocol has one way to ask.
+        assert_eq!(both.len(), 3 + 2 + 2 * 5 * MULTIPLES.len());
+        let at_once = |step: &Step| step.command.iter().any(|word| word == "--pipelined");
+        assert!(both.iter().all(|step| at_once(step) == step.id.contains(", pipelined, ")));
+        assert!(!both.iter().any(|step| at_once(step) && step.rival == Some("firebird")));
         let limited = alone.iter().find(|step| step.id == run_id("Gannet", "cloud", 5.0, 1)).unwrap();
         let fits = both.iter().filter(|step| step.command.iter().any(|word| word == "--fits"));
         // Everybody's, with either device.
-        assert!(fits.clone().all(|step| step.id.contains("0.5x")) && fits.count() == 3 * 2);
+        assert!(fits.clone().all(|step| step.id.contains("0.5x")) && fits.count() == 5 * 2);
         assert!(
             limited.limits_device && !alone.iter().any(|one| one.limits_device && one.id.contains(AS_IS))
         );

@@ -19,6 +19,9 @@ const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarte
     only read are snapshots. Where a row was changed while a statement waited for it, Firebird 3 fails and PostgreSQL goes on with the new one: the statement is run again, or, after a second, the \
     transaction, as it may be a deadlock.";
 
+/// What it means to ask at once.
+const PIPELINED: &str = "A new order is some 46 statements. Where nothing else is said, each is asked when the one before was answered: on one machine     with its client, half of what the processors do is then to wake the one and the other. \"Pipelined\" is the same statements in the same order by a client that asks at once what does not     need another's rows, as drivers with a pipeline or batches do (libpq and JDBC among them): three times for a new order, a payment, or a delivery, and twice or three times for what only reads. It is compared with     a rival that is asked in the same way; Firebird 3's protocol has none.";
+
 pub(super) fn of(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size) };
     let mut parts = found.head();
@@ -139,6 +142,7 @@ impl Found<'_> {
              of the same load come before the {seconds} s that are measured. Where the database fits, all of it is read once before that, by ranges of its keys and indexes and with the same statements for everybody \
              (PostgreSQL's pg_prewarm besides, where it is installed), so that what is measured there is memory: reads of the device meanwhile are beside it. All commits are synchronous."
         ))];
+        parts.push(Part::Text(PIPELINED.to_owned()));
         if !loaded.is_empty() {
             parts.push(Part::Text(format!("{}.", loaded.join("; "))));
         }
