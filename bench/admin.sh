@@ -18,6 +18,7 @@
 #   full load   slices of one run of the users with the job, again and again, and without it, in turns; median
 #   SLICES      at full load [16, QUICK: 4]
 #   TURNS       at half load [7, QUICK: 2; of compact half as many]
+#   PIPELINED   1: the users ask at once what does not need another's rows (three round trips for a transaction of some 30 statements) [0]
 #   JOBS        which of them ["backup stat check sweep dump compact"]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -31,6 +32,8 @@ else
     WAREHOUSES=24 TOTAL=576 TURNS=${TURNS:-7} SLICES=${SLICES:-16} SLICE=5
 fi
 JOBS=${JOBS:-backup stat check sweep dump compact}
+ASK=()
+if [ "${PIPELINED:-0}" = 1 ]; then ASK=(--pipelined); fi
 BUDGET=$((TOTAL - 16))
 DATA=$BENCH_DIR/tpcc-$WAREHOUSES
 WORK=$BENCH_DIR/admin
@@ -71,7 +74,7 @@ run_job() { # run_job NAME: its time in seconds
 # users SECONDS SEED: lets users work in a closed loop; their figures stand in $SOCKETS/users.json afterwards.
 users() {
     clean
-    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds "$1" --seed "$2" >"$SOCKETS/users.json"
+    "$LAB" tpcc run --url "$OURS" "${ASK[@]}" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds "$1" --seed "$2" >"$SOCKETS/users.json"
     keep admin <"$SOCKETS/users.json" >/dev/null
 }
 # open_loop JOB SEED: users of an open loop at $half a second, for a while without the job and then with it. Appends a line to
@@ -81,7 +84,7 @@ open_loop() {
     : >"$SOCKETS/spans"
     clean
     # A function in the background would be a shell of its own, which a signal ends in place of the driver.
-    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$2" --rate "$half" \
+    "$LAB" tpcc run --url "$OURS" "${ASK[@]}" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$2" --rate "$half" \
         --each "$SOCKETS/each" >"$SOCKETS/users.json" &
     lab=$!
     sleep "$WARM_UP"
@@ -152,7 +155,7 @@ ordered() { echo "$("$GANNET" sql "$OURS" -q --format csv -c 'select sum(d_next_
 slices() { # slices JOB SEED
     local lab jobs a b c d
     clean
-    "$LAB" tpcc run --url "$OURS" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$2" >/dev/null &
+    "$LAB" tpcc run --url "$OURS" "${ASK[@]}" --warehouses $WAREHOUSES --sessions $SESSIONS --seconds 7200 --seed "$2" >/dev/null &
     lab=$!
     sleep "$WARM_UP"
     for _ in $(seq "$SLICES"); do

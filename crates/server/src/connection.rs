@@ -11,6 +11,7 @@
 //! 5. A statement that takes data can be ended wherever its client has stopped sending, in the middle of a message as well: what has come of that is
 //!    kept, and its rest passed over before the next one.
 
+use crate::ahead::Ahead;
 use crate::client::{Wire, read_formats};
 use crate::message::{self, Codes, Message, Output, Target};
 use crate::server::{Place, Shared};
@@ -337,13 +338,20 @@ pub(crate) struct Connected {
     interrupt: Interrupt,
     /// After an error: until Sync.
     skipping: bool,
+    ahead: Ahead,
     /// The client was told that all is done, and has sent nothing since: from then on its idle time counts.
     is_idle: bool,
 }
 
 impl Connected {
     pub(crate) fn new(session: Session) -> Self {
-        Connected { interrupt: session.interrupt(), session, skipping: false, is_idle: false }
+        Connected {
+            interrupt: session.interrupt(),
+            session,
+            skipping: false,
+            ahead: Ahead::default(),
+            is_idle: false,
+        }
     }
 
     fn run(&mut self, connection: &mut Connection) -> Step<()> {
@@ -352,9 +360,14 @@ impl Connected {
         loop {
             let Some((kind, body)) = self.next_message(connection)? else { return Err(End::Client) };
             if self.skipping && !matches!(kind, b'S' | b'X') {
+                self.ahead.pass_over();
                 continue;
             }
             let _working = watching.work();
+            if let Ok(body) = &body {
+                let behind = connection.stream.already_read();
+                self.ahead.look(kind, &body.bytes, behind, &mut self.session);
+            }
             self.handle(kind, &body, connection)?;
             if let Ok(body) = body {
                 connection.recycle(body);
@@ -454,6 +467,7 @@ impl Connected {
 
     fn sync(&mut self, connection: &mut Connection) -> Step<()> {
         self.skipping = false;
+        self.ahead.settle();
         let mut wire = Wire::new(connection, Formats::default(), false);
         if let Err(error) = self.session.sync(&mut wire) {
             self.report(&error, connection)?;

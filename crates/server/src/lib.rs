@@ -15,6 +15,7 @@
 //! | `scram`, `tls` | passwords, encryption |
 //! | `stream`, `unix`, `watch` | bytes of a connection; sockets of this machine; clients that went away |
 
+mod ahead;
 mod client;
 mod connection;
 pub mod frontend;

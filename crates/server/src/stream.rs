@@ -508,6 +508,11 @@ impl Stream {
         read
     }
 
+    /// What was read that nobody has asked for yet.
+    pub(crate) fn already_read(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// Whether something was read that nobody has asked for yet.
     fn has_more(&mut self) -> bool {
         match &mut self.layer {

@@ -842,3 +842,44 @@ fn a_copy_among_statements_that_are_asked_at_once_is_refused() {
         assert_eq!(fixture.value("select count(*) from wide"), "0");
     }
 }
+
+#[test]
+fn statements_that_came_at_once_have_their_rows_fetched_at_once() {
+    let rows = "create table big (id int primary key, v text);
+        insert into big select n, repeat('v', 900) from generate_series(1, 4000) n";
+    let fixture = Fixture::with(rows, |options| {
+        // Otherwise its pages are in memory before they are asked for.
+        std::fs::remove_file(options.paths[0].join("shop.gnt-wal").join("hot")).unwrap();
+    });
+    let mut wire = fixture.connect();
+    wire.series(&[parse("s", "select id from big where id = $1", &[])]).good();
+    let requests = |wire: &mut Wire| -> u64 {
+        let sql = "select requests from gannet_io where class = 'prefetch' and operation = 'read'";
+        wire.run(sql).one().parse().unwrap()
+    };
+    // Inner nodes are in memory from here on.
+    wire.run("select v from big where id = 1");
+    let statement =
+        |id: usize| [bind("", "s", 0, &[Some(id.to_string().as_bytes())], 0), execute("", 0)].concat();
+    let ids = |ids: &mut dyn Iterator<Item = usize>| ids.map(statement).collect::<Vec<_>>();
+    let before = requests(&mut wire);
+    let told = wire.series(&ids(&mut (1..20).map(|n| n * 100))).good();
+    assert_eq!(told.rows.len(), 19);
+    let at_once = requests(&mut wire);
+    assert!(at_once >= before + 10, "{before} {at_once}");
+    // One by one there is nothing to look at.
+    for id in (20..25).map(|n| n * 100) {
+        assert_eq!(wire.series(&[statement(id)]).good().rows.len(), 1);
+    }
+    assert_eq!(requests(&mut wire), at_once);
+    // An error among them: what was looked at behind it is passed over, and what comes then is looked at anew.
+    let mut failing = ids(&mut (25..28).map(|n| n * 100));
+    failing.insert(2, bind("", "none", 0, &[], 0));
+    assert_eq!(wire.series(&failing).state(), "26000");
+    assert_eq!(wire.series(&ids(&mut (28..39).map(|n| n * 100))).good().rows.len(), 11);
+    assert!(requests(&mut wire) >= at_once + 8);
+    let last = requests(&mut wire);
+    wire.run("set gannet_look_ahead = off");
+    let told = wire.series(&ids(&mut (1..20).map(|n| n * 100 + 50))).good();
+    assert_eq!((told.rows.len(), requests(&mut wire)), (19, last));
+}

@@ -463,6 +463,7 @@ use helpers::Helpers;
 pub(crate) use run::select_point;
 pub use run::{Environment, Point, Running, as_point};
 pub(crate) use spill::{RowBytes, readers_within};
+pub(crate) use store::Coming;
 use store::Parts;
 pub use subplan::Subplans;
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `access` | a stored row as a row of the plan: decoding, identity, filter |
 //! | `ahead` | rows of a table by key, fetched in deep batches ahead of their turn |
+//! | `coming` | the same for statements that a client has sent behind the one that runs |
 //! | `table_scan`, `index_scan`, `index_join` | the operators that read |
 //! | `parts` | rows of a table in parts, for several threads |
 //! | `point` | one row by its whole key, without an operator |
@@ -16,6 +17,7 @@
 
 mod access;
 mod ahead;
+mod coming;
 mod delete;
 mod derived;
 mod describe;
@@ -34,6 +36,7 @@ mod writer;
 use super::{Context, LARGE_BYTES, Operator};
 use crate::Result;
 use crate::physical::{Node, Plan};
+pub(crate) use coming::Coming;
 use gannet_base::memory::Purpose;
 use gannet_store::WorkMemory;
 pub(super) use parts::{PartReader, Parts, Reached};

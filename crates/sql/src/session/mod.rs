@@ -6,6 +6,7 @@
 //! | `transaction` | BEGIN to COMMIT, savepoints, definitions not yet committed |
 //! | `sizes` | what the planner is told of sizes, and when a plan has to be made anew |
 //! | `prepared`, `portal` | prepared statements and portals, by name and charged; portals as they are bound and run |
+//! | `coming` | what statements will ask for that a client has sent already |
 //! | `statement` | planning through the cache, running, giving out rows |
 //! | `utility` | statements without a plan: SET, SHOW, EXPLAIN, PREPARE and their kin |
 //! | `copy`, `bulk` | COPY; filling an empty table from the bottom up |
@@ -21,6 +22,7 @@ mod backup;
 mod bulk;
 mod cache;
 mod client;
+mod coming;
 mod copy;
 mod database;
 mod given;
@@ -99,7 +101,7 @@ pub struct PlannerSettings {
     pub hashjoin: bool,
     /// `enable_nestloop`, index joins included
     pub nestloop: bool,
-    /// `gannet_look_ahead`: index order and index joins fetch rows in batches.
+    /// `gannet_look_ahead`: index order and index joins fetch rows in batches, and so do statements that a client has sent at once.
     pub look_ahead: bool,
     /// Bytes of page frames, the planner's idea of what is in memory.
     pub cache_bytes: u64,

@@ -165,7 +165,7 @@ definitions! {
     EnableSeqscan = session("enable_seqscan", Kind::Bool, "on", "Whether the planner reads whole tables.");
     EnableSort = session("enable_sort", Kind::Bool, "on", "Whether the planner sorts.");
     ExtraFloatDigits = session("extra_float_digits", Kind::Int { min: -15, max: 3 }, "1", "Above 0: the shortest text that reads back the same; else fewer digits.");
-    LookAhead = session("gannet_look_ahead", Kind::Bool, "on", "Whether index order and index joins fetch rows in deep batches ahead of their turn.");
+    LookAhead = session("gannet_look_ahead", Kind::Bool, "on", "Whether index order and index joins fetch rows in deep batches ahead of their turn, and pages for statements that a client has sent at once come together.");
     IdleInTransactionTimeout = session("idle_in_transaction_session_timeout", Kind::Time, "0", "How long a session may be idle in a transaction before it is ended.");
     IdleTimeout = session("idle_session_timeout", Kind::Time, "0", "How long a session may be idle before it is ended.");
     InHotStandby = told("in_hot_standby", "off", "Whether the server only follows another one.");
