@@ -3,29 +3,34 @@
 //!
 //! # Guarantees
 //! 1. It is a hint: nothing that is found here is told to anybody, and no message is taken out of its turn.
-//! 2. Each message is looked at once, among those that have come by then; nothing is waited for. Memory is taken for no more than what is read at once holds.
+//! 2. Each message is looked at once, among those that have come by then; nothing is read meanwhile. Memory is taken for no more than what is read at once holds, and
+//!    for so many keys as are fetched at one time.
 //! 3. Where what statements ask for is in memory, nobody looks: what that costs is to be less than what it saves.
 
 use crate::client::read_formats;
 use crate::message::{self, Message};
-use gannet_sql::session::{Formats, Session};
+use crate::stream::Stream;
+use gannet_sql::session::{Formats, Prepared, Session};
 use gannet_sql::types::text::TextStyle;
 use gannet_sql::types::{binary, cast, text};
 use gannet_sql::{Type, Value};
 use gannet_store::thread_reads;
+use std::sync::Arc;
 
 /// Reads of the device for each statement from which on it is looked ahead. To look at a statement takes a tenth of what a read takes that one waits for.
 const WORTHWHILE: f64 = 1.0 / 16.0;
 /// The part of the last statements in the average of reads.
 const LATEST: f64 = 0.25;
+/// Bytes in front of a message's body.
+const HEAD: usize = 5;
 /// Longest value that is looked at, in bytes of the message and of what is made of it: few keys are longer.
 const VALUE_MAX: usize = 2048;
 
 /// What a connection's thread has found, and what comes.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// Messages to come that were looked at.
-    covered: usize,
+    /// Where in what the client sends those messages end that were looked at.
+    looked_until: u64,
     /// Statements since the last look.
     binds: u32,
     /// Reads of this thread until then.
@@ -36,7 +41,7 @@ pub(crate) struct Ahead {
 
 impl Default for Ahead {
     fn default() -> Self {
-        Ahead { covered: 0, binds: 0, reads: reads(), rate: 1.0 }
+        Ahead { looked_until: 0, binds: 0, reads: reads(), rate: 1.0 }
     }
 }
 
@@ -49,7 +54,7 @@ fn reads() -> u64 {
 /// Whole messages: type and body.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
-        let (&[kind, a, b, c, d], rest) = bytes.split_first_chunk::<5>()?;
+        let (&[kind, a, b, c, d], rest) = bytes.split_first_chunk::<HEAD>()?;
         let len = usize::try_from(u32::from_be_bytes([a, b, c, d])).ok()?.checked_sub(4)?;
         let (body, behind) = rest.split_at_checked(len)?;
         bytes = behind;
@@ -73,24 +78,19 @@ fn value(bytes: Option<&[u8]>, is_binary: bool, ty: Type, style: &TextStyle) -> 
 }
 
 impl Ahead {
-    /// A message is about to be dealt with, behind which `behind` has come.
-    pub(crate) fn look(&mut self, kind: u8, body: &[u8], behind: &[u8], session: &mut Session) {
-        self.binds += u32::from(kind == b'B');
-        if let Some(left) = self.covered.checked_sub(1) {
-            self.covered = left;
+    /// A message is about to be dealt with that was read from `stream` last.
+    pub(crate) fn look(&mut self, kind: u8, body: &[u8], stream: &Stream, session: &mut Session) {
+        if kind != b'B' {
             return;
         }
-        if kind == b'B' && !behind.is_empty() && session.can_look_ahead() {
+        self.binds += 1;
+        let (position, behind) = (stream.position(), stream.already_read());
+        if position > self.looked_until && !behind.is_empty() && session.can_look_ahead() {
             self.settle();
             if self.rate >= WORTHWHILE {
-                self.look_at(body, behind, session);
+                self.looked_until = position + look_at(body, behind, session) as u64;
             }
         }
-    }
-
-    /// A message has no effect.
-    pub(crate) fn pass_over(&mut self) {
-        self.covered = self.covered.saturating_sub(1);
     }
 
     /// Reckons with what was read since the last time.
@@ -102,44 +102,49 @@ impl Ahead {
             (self.reads, self.binds) = (reads, 0);
         }
     }
+}
 
-    fn look_at(&mut self, body: &[u8], behind: &[u8], session: &mut Session) {
-        let mut statements = Vec::new();
-        let mut values = Vec::new();
-        let mut add = |body| {
-            if let Ok(Message::Bind { statement, formats, values: given, .. }) = message::parse(b'B', body)
-                && let Ok(prepared) = session.prepared(statement)
-                && given.len() == prepared.parameters().len()
-                && (formats.len() < 2 || formats.len() == given.len())
-                && let Ok(formats) = read_formats(formats)
-            {
-                statements.push(prepared);
-                values.push((given, formats));
+/// Values of a statement, and how they are written.
+type Values<'m> = (Vec<Option<&'m [u8]>>, Formats);
+
+/// Looks at a statement and at those in what came behind it; gives the bytes of that that were looked at.
+fn look_at(body: &[u8], behind: &[u8], session: &mut Session) -> usize {
+    let (mut statements, mut values): (Vec<Arc<Prepared>>, Vec<Values<'_>>) = Default::default();
+    // Where each statement begins, and where the last message ends, from the begin of the first one on.
+    let (mut begins, mut end) = (Vec::new(), 0);
+    for (kind, body) in std::iter::once((b'B', body)).chain(messages(behind)) {
+        match kind {
+            b'B' => {
+                if let Ok(Message::Bind { statement, formats, values: given, .. }) =
+                    message::parse(kind, body)
+                    && let Ok(prepared) = session.prepared(statement)
+                    && given.len() == prepared.parameters().len()
+                    && (formats.len() < 2 || formats.len() == given.len())
+                    && let Ok(formats) = read_formats(formats)
+                {
+                    statements.push(prepared);
+                    values.push((given, formats));
+                    begins.push(end);
+                }
             }
-        };
-        add(body);
-        let mut covered = 0;
-        for (kind, body) in messages(behind) {
-            covered += 1;
-            match kind {
-                b'B' => add(body),
-                // What it names is not there yet, or has another meaning then.
-                b'P' | b'Q' => break,
-                _ => {}
-            }
+            // What it names is not there yet, or has another meaning then.
+            b'P' | b'Q' => break,
+            _ => {}
         }
-        self.covered = covered;
-        if statements.len() < 2 {
-            return;
-        }
-        let style = session.input_style().clone();
-        let mut give = |statement: usize, place: usize| {
-            let (given, formats): &(Vec<Option<&[u8]>>, Formats) = &values[statement];
-            let ty = statements[statement].parameters()[place];
-            value(given[place], formats.is_binary(place), ty, &style)
-        };
-        session.look_ahead(&statements, &mut give);
+        end += HEAD + body.len();
     }
+    let first = HEAD + body.len();
+    if statements.len() < 2 {
+        return end.saturating_sub(first);
+    }
+    let style = session.input_style().clone();
+    let mut give = |statement: usize, place: usize| {
+        let (given, formats) = &values[statement];
+        let ty = statements[statement].parameters()[place];
+        value(given[place], formats.is_binary(place), ty, &style)
+    };
+    let looked_at = session.look_ahead(&statements, &mut give);
+    begins.get(looked_at).copied().unwrap_or(end).saturating_sub(first)
 }
 
 #[cfg(test)]

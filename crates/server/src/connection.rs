@@ -360,13 +360,11 @@ impl Connected {
         loop {
             let Some((kind, body)) = self.next_message(connection)? else { return Err(End::Client) };
             if self.skipping && !matches!(kind, b'S' | b'X') {
-                self.ahead.pass_over();
                 continue;
             }
             let _working = watching.work();
             if let Ok(body) = &body {
-                let behind = connection.stream.already_read();
-                self.ahead.look(kind, &body.bytes, behind, &mut self.session);
+                self.ahead.look(kind, &body.bytes, &connection.stream, &mut self.session);
             }
             self.handle(kind, &body, connection)?;
             if let Ok(body) = body {

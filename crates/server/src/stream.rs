@@ -377,6 +377,8 @@ pub(crate) struct Stream {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes that were given to whoever asked.
+    position: u64,
     /// A write has failed: the client may have got half a message, and what came now would be taken for the rest of it.
     broken: bool,
 }
@@ -392,6 +394,7 @@ impl Stream {
             buffer: vec![0; READ_SIZE],
             start: 0,
             end: 0,
+            position: 0,
             broken: false,
         }
     }
@@ -513,6 +516,11 @@ impl Stream {
         &self.buffer[self.start..self.end]
     }
 
+    /// Bytes that were asked for, from the begin on.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Whether something was read that nobody has asked for yet.
     fn has_more(&mut self) -> bool {
         match &mut self.layer {
@@ -534,6 +542,7 @@ impl Stream {
                         return Ok(false);
                     }
                     *filled += read;
+                    self.position += read as u64;
                     continue;
                 }
                 self.fill()?;
@@ -544,6 +553,7 @@ impl Stream {
             let part = (into.len() - *filled).min(self.end - self.start);
             into[*filled..*filled + part].copy_from_slice(&self.buffer[self.start..][..part]);
             self.start += part;
+            self.position += part as u64;
             *filled += part;
         }
         Ok(true)

@@ -46,9 +46,13 @@ fn run(session: &mut Session, statements: &[(&Arc<Prepared>, Vec<Value>)]) -> us
     count
 }
 
-fn look_ahead(session: &mut Session, statements: &[(&Arc<Prepared>, Vec<Value>)]) {
+/// Has statements looked at, for which nothing is read; gives the number of those that were.
+fn look_ahead(session: &mut Session, statements: &[(&Arc<Prepared>, Vec<Value>)]) -> usize {
     let prepared: Vec<_> = statements.iter().map(|(prepared, _)| Arc::clone(prepared)).collect();
-    session.look_ahead(&prepared, &mut |statement, place| Some(statements[statement].1[place].clone()));
+    let mut looked_at = 0;
+    let mut value = |statement: usize, place: usize| Some(statements[statement].1[place].clone());
+    assert_eq!(reads(|| looked_at = session.look_ahead(&prepared, &mut value)), ThreadReads::default());
+    looked_at
 }
 
 fn int(value: i64) -> Value {
@@ -69,9 +73,11 @@ fn what_statements_look_up_by_key_is_fetched_at_once() {
     let insert = prepare("insert into t values ($1, $2, 'new'), ($1 + 0, 77, 'new')");
     session.run("begin", &mut Rows::default()).unwrap();
     // Nothing is looked at before a statement has run, as it could still be one that says what the transaction is to see.
-    let early = [(&whole, vec![int(10), int(1)]), (&whole, vec![int(90), int(1)])];
-    assert_eq!(reads(|| look_ahead(&mut session, &early)).batches, 0);
     assert!(!session.can_look_ahead());
+    let early = [(&whole, vec![int(10), int(1)]), (&whole, vec![int(90), int(1)])];
+    look_ahead(&mut session, &early);
+    let then = reads(|| assert_eq!(run(&mut session, &early), 2));
+    assert!(then.serial_reads >= 2 && then.batches == 0, "{then:?}");
     // Inner nodes are in memory from here on.
     run(
         &mut session,
@@ -95,14 +101,11 @@ fn what_statements_look_up_by_key_is_fetched_at_once() {
             ]
         })
         .collect();
-    let ahead = reads(|| look_ahead(&mut session, &statements));
-    assert_eq!(ahead.serial_reads, 0, "{ahead:?}");
-    // Each has a leaf of its own, but for some entries of the index.
-    assert!(ahead.batched_reads >= 30, "{ahead:?}");
+    assert_eq!(look_ahead(&mut session, &statements), statements.len());
     let mut rows = 0;
     let then = reads(|| rows = run(&mut session, &statements));
-    // What there is besides is read by scans of ranges ahead of themselves.
-    assert_eq!(then.serial_reads, 0, "{then:?}");
+    // Each has a leaf of its own, but for some entries of the index. They come with the first statement.
+    assert!(then.serial_reads == 0 && then.batched_reads >= 30, "{then:?}");
     assert_eq!(rows, 5 + 5 + 5 + 5);
     session.run("commit", &mut Rows::default()).unwrap();
     let count = |sql: &str, session: &mut Session| {
@@ -139,12 +142,19 @@ fn a_look_ahead_has_no_effect_whatever_comes() {
     look_ahead(&mut session, &odd);
     session.run("set gannet_look_ahead = off", &mut Rows::default()).unwrap();
     assert!(!session.can_look_ahead());
-    let (one, another) = ((&select, vec![int(2000)]), (&select, vec![int(1000)]));
-    assert_eq!(reads(|| look_ahead(&mut session, &[one.clone(), another.clone()])).batches, 0);
+    let ids = |ids: [i64; 2]| ids.map(|id| (&select, vec![int(id)]));
+    look_ahead(&mut session, &ids([2500, 1500]));
+    let then = reads(|| assert_eq!(run(&mut session, &ids([2500, 1500])), 2));
+    assert!(then.batches == 0 && then.serial_reads >= 2, "{then:?}");
     session.run("set gannet_look_ahead = on", &mut Rows::default()).unwrap();
-    let ahead = reads(|| look_ahead(&mut session, &[one, another]));
-    // The leaves, and perhaps inner nodes.
-    assert!(ahead.serial_reads == 0 && ahead.batched_reads >= 2, "{ahead:?}");
+    look_ahead(&mut session, &ids([2000, 1000]));
+    let then = reads(|| assert_eq!(run(&mut session, &ids([2000, 1000])), 2));
+    assert!(then.serial_reads == 0 && then.batched_reads >= 2, "{then:?}");
+    // What was looked at is not kept beyond its series.
+    look_ahead(&mut session, &ids([3500, 3000]));
+    session.sync(&mut Rows::default()).unwrap();
+    let then = reads(|| assert_eq!(run(&mut session, &ids([3500, 3000])), 2));
+    assert!(then.batches == 0 && then.serial_reads >= 2, "{then:?}");
     let prepared = [Arc::clone(&select)];
     session.look_ahead(&prepared, &mut |_, _| None);
     assert_eq!(run(&mut session, &[(&select, vec![int(7)])]), 1);
@@ -159,4 +169,22 @@ fn a_look_ahead_has_no_effect_whatever_comes() {
     assert!(!session.can_look_ahead());
     session.run("rollback", &mut Rows::default()).unwrap();
     assert!(!session.can_look_ahead());
+}
+
+#[test]
+fn no_more_is_looked_at_than_is_fetched_at_one_time() {
+    let (_folder, database) = cold();
+    let mut session = database.session("me").unwrap();
+    let select = session.prepare_unnamed("select k from u where id = $1", &[Type::Int4]).unwrap();
+    let long = format!("select v from u where v > '{}' and id = 7", "v".repeat(4000));
+    let long = session.prepare_unnamed(&long, &[]).unwrap();
+    let rows = (1..2000).map(|n| format!("($1, {n}, 'x')")).collect::<Vec<_>>().join(", ");
+    let insert = session.prepare_unnamed(&format!("insert into t values {rows}"), &[Type::Int4]).unwrap();
+    session.run("begin; select 1", &mut Rows::default()).unwrap();
+    let many: Vec<_> = (1..=1000).map(|id| (&select, vec![int(id)])).collect();
+    assert_eq!(look_ahead(&mut session, &many), 512);
+    // One statement that fills it, and one that has nothing to be looked at.
+    let filling = [(&long, vec![]), (&insert, vec![int(-1)]), (&select, vec![int(1)])];
+    assert_eq!(look_ahead(&mut session, &filling), 2);
+    assert_eq!(run(&mut session, &filling), 1);
 }

@@ -177,13 +177,18 @@ impl View {
     }
 
     /// Starts fetching the leaves of `keys` as one deep batch and does not wait for them (only for inner nodes on the way,
-    /// should they not be in memory). For who knows early which rows will be asked for. Keys beyond the first 512 are ignored, as fetching too far ahead pushes out what was fetched.
+    /// should they not be in memory). For who knows early which rows will be asked for. Keys beyond the first ones, see [`View::prefetch_limit`], are ignored, as fetching too far ahead pushes out what was fetched.
     pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
         if self.shared().check_tree(self.reader(false), &tree.root)? == Contents::Nothing {
             return Ok(());
         }
         let batch = &keys[..keys.len().min(at_once(self.shared()))];
         start_fetching(self.shared(), &tree.root, batch, Class::Prefetch)
+    }
+
+    /// How many keys [`View::prefetch`] takes at a time.
+    pub fn prefetch_limit(&self) -> usize {
+        at_once(self.shared())
     }
 
     /// A cursor over the keys within `range`, forwards and backwards, that borrows nothing.

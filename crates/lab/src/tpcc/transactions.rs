@@ -500,3 +500,118 @@ fn number(customer: &Customer, found: Option<Rows>) -> Result<Datum> {
     }
     Ok(rows.swap_remove(middle - 1).swap_remove(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Statements that were asked at once, with what they were given.
+    type Batch = Vec<(String, Vec<Datum>)>;
+
+    /// Answers as it was told, and keeps what it was asked, by batches.
+    #[derive(Default)]
+    struct Recorder {
+        prepared: Vec<String>,
+        answers: VecDeque<Rows>,
+        batches: Vec<Batch>,
+    }
+
+    impl Connection for Recorder {
+        fn batch(&mut self, _sql: &str) -> Result<()> {
+            unreachable!()
+        }
+
+        fn prepare(&mut self, sql: &str) -> Result<Statement> {
+            self.prepared.push(sql.to_owned());
+            Ok(Statement(self.prepared.len() - 1))
+        }
+
+        fn query(&mut self, _statement: Statement, _parameters: &[Datum]) -> Result<Rows> {
+            unreachable!()
+        }
+
+        fn query_all(&mut self, asks: &[Ask]) -> Result<Vec<Rows>> {
+            let told =
+                asks.iter().map(|ask| (self.prepared[ask.statement.0].clone(), ask.parameters.clone()));
+            self.batches.push(told.collect());
+            // Only what gives rows has an answer.
+            let answer = |ask: &Ask| {
+                let sql = &self.prepared[ask.statement.0];
+                let has_rows = sql.starts_with("select") || sql.contains("returning");
+                if has_rows { self.answers.pop_front().unwrap() } else { Rows::new() }
+            };
+            Ok(asks.iter().map(answer).collect())
+        }
+
+        fn execute(&mut self, _statement: Statement, _parameters: &[Datum]) -> Result<u64> {
+            unreachable!()
+        }
+
+        fn load(&mut self, _table: &str, _more: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> Result<u64> {
+            unreachable!()
+        }
+    }
+
+    fn text(text: &str) -> Datum {
+        Datum::Text(text.to_owned())
+    }
+
+    /// A new order of these lines: what was asked, and whether it was to be committed. Each item costs 1.50; the last one is not there if `fails`.
+    fn ordered(lines: &[(u32, u32, u32)], have: &[i64], fails: bool) -> (Vec<Batch>, bool) {
+        let mut recorder = Recorder::default();
+        let terminal = Terminal::new(&mut recorder, 1).unwrap();
+        let customer = vec![cents(0), text("BAR"), text("GC"), cents(0)];
+        recorder.answers.extend([vec![customer], vec![vec![Datum::Int(3001), cents(5)]]]);
+        let item = vec![vec![cents(150), text("item"), text("data")]];
+        recorder.answers.extend((0..lines.len()).map(|at| match fails && at + 1 == lines.len() {
+            true => Rows::new(),
+            false => item.clone(),
+        }));
+        let stock = |have: i64| vec![Datum::Int(have), text("dist"), text("data")];
+        recorder
+            .answers
+            .extend((0..lines.len()).map(|at| have.get(at).map(|&have| stock(have)).into_iter().collect()));
+        let request = Request::NewOrder { district: 4, customer: 77, lines: lines.to_vec() };
+        let commits = terminal.run(&mut recorder, &request).unwrap();
+        (recorder.batches, commits)
+    }
+
+    fn of<'b>(batches: &'b [Batch], words: &str) -> Vec<(usize, &'b [Datum])> {
+        let all = batches.iter().enumerate().flat_map(|(at, batch)| batch.iter().map(move |ask| (at, ask)));
+        all.filter(|(_, ask)| ask.0.starts_with(words)).map(|(at, ask)| (at, &ask.1[..])).collect()
+    }
+
+    #[test]
+    fn a_new_order_is_asked_in_three_batches_and_takes_from_stock_what_it_orders() {
+        // The second item twice: what the first line has left is what the second one takes from.
+        let lines = [(5, 1, 3), (8, 1, 6), (8, 1, 7), (2, 2, 1)];
+        let (batches, commits) = ordered(&lines, &[50, 20, 20, 10], false);
+        assert!(commits && batches.len() == 3);
+        assert_eq!((&*batches[0][0].0, &*batches[2].last().unwrap().0), ("begin", "commit"));
+        let stock: Vec<_> =
+            of(&batches, "update stock").into_iter().map(|(_, given)| given.to_vec()).collect();
+        let row = |values: [i64; 5]| values.map(Datum::Int).to_vec();
+        let expected =
+            [[1, 5, 47, 3, 0], [1, 8, 14, 6, 0], [1, 8, 14 - 7 + 91, 7, 0], [2, 2, 10 - 1 + 91, 1, 1]];
+        assert_eq!(stock, expected.map(row));
+        let inserted = of(&batches, "insert into order_line");
+        assert_eq!(inserted.len(), 4);
+        assert_eq!(inserted[3].1[2..8], [Datum::Int(3001), int(4), int(2), int(2), int(1), cents(150)]);
+        // Not all of it is from the own warehouse.
+        assert_eq!(of(&batches, "insert into orders")[0].1[5], int(0));
+        assert_eq!(of(&batches, "insert into new_order").len(), 1);
+    }
+
+    #[test]
+    fn an_order_of_an_item_that_is_not_there_rolls_back_what_was_done_of_its_other_lines() {
+        let (batches, commits) = ordered(&[(5, 1, 3), (100_001, 1, 6)], &[50], true);
+        assert!(!commits && batches.len() == 3);
+        assert_eq!(batches[2].last().unwrap().0, "rollback");
+        assert_eq!(
+            (of(&batches, "update stock").len(), of(&batches, "insert into order_line").len()),
+            (1, 1)
+        );
+        assert_eq!(of(&batches, "commit").len(), 0);
+    }
+}

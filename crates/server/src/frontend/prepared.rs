@@ -1,6 +1,6 @@
 //! Prepared statements: values and rows in binary. A statement is run by one question, to which there is one answer: nothing is asked in between. Several
 //! that do not need each other's rows can be asked at once.
-//! COPY is no matter for them: it is refused, which ends the connection where other statements were asked behind it, and notices are passed over.
+//! COPY is no matter for them: it is refused, which ends the connection where others were sent behind one that reads, and notices are passed over.
 
 use super::{Column, Connection, Failure, Report, Taking, invalid, malformed, unexpected};
 use crate::message::Body;
@@ -46,7 +46,9 @@ struct Told {
     error: Option<Report>,
     /// Of whoever takes the rows.
     failed: Option<io::Error>,
-    /// Of the statements that have ended.
+    /// Statements that were asked.
+    asked: usize,
+    /// Of those that have ended.
     tags: Vec<String>,
     parameters: Vec<u32>,
     columns: Vec<Column>,
@@ -87,7 +89,8 @@ impl Connection {
 
     /// Runs prepared statements of this connection, one behind the other, up to the first that fails, which is what is told then; gives their tags, such as
     /// `UPDATE 1`. They are asked before it is waited for an answer. Outside of a transaction block all of them are one transaction, but for what ends
-    /// one. Rows that nobody takes any more are read past. Where a value cannot be given, statements before it may have been run.
+    /// one. Rows that nobody takes any more are read past. Where a value cannot be given, statements before it may have been run; where rows cannot be taken, those
+    /// behind that were asked with it may have been, too.
     pub fn run(
         &mut self,
         statements: &[&Prepared],
@@ -107,7 +110,7 @@ impl Connection {
                 }
             }
         };
-        let mut told = Told::default();
+        let mut told = Told { asked: statements.len(), ..Told::default() };
         for (number, prepared) in statements.iter().enumerate() {
             let waiting = self.out.bytes().len();
             let asked = self.ask(number, prepared, give);
@@ -180,7 +183,14 @@ impl Connection {
         }
         let done = match self.send() {
             Ok(()) => self.answers(until, take, told),
-            Err(lost) => self.last_words().map(|report| told.error = Some(report)).ok_or(lost),
+            // What the server said last says more than that it is gone.
+            Err(lost) => match self.last_words().or(told.error.take()) {
+                Some(report) => {
+                    told.error = Some(report);
+                    Ok(())
+                }
+                None => Err(lost),
+            },
         };
         done.map_err(|error| {
             self.alive = false;
@@ -207,6 +217,7 @@ impl Connection {
             let mut body = self.body();
             match kind {
                 b'Z' => return self.ready(),
+                b'D' | b'C' | b'I' if told.tags.len() >= told.asked => return Err(unexpected(kind)),
                 b'D' if told.failed.is_none() => {
                     let row = values(body)?;
                     if let Err(failed) = take(told.tags.len(), &row) {
@@ -228,14 +239,17 @@ impl Connection {
                 b'S' => self.told()?,
                 b'G' | b'H' => {
                     told.failed = Some(invalid("COPY cannot be run as a prepared statement"));
-                    if kind == b'G' {
-                        self.out.begin(b'f').str("there is no data").end();
-                        if matches!(until, Until::Ready) {
-                            // What was sent behind it counted for nothing while data was waited for.
-                            self.out.plain(b'S');
-                        }
-                        self.send()?;
+                    if kind == b'H' {
+                        let _ = self.canceller().cancel();
+                        continue;
                     }
+                    self.out.begin(b'f').str("there is no data").end();
+                    if matches!(until, Until::Ready) {
+                        // What was sent behind it counted for nothing while data was waited for.
+                        self.out.plain(b'S');
+                    }
+                    // A server that has found statements in place of data may be gone: it says so.
+                    let _ = self.send();
                 }
                 // Parsed, bound, without rows, a notice, a notification; rows that nobody takes, data of a COPY.
                 b'1' | b'2' | b'n' | b'N' | b'A' | b'D' | b'd' | b'c' => {}

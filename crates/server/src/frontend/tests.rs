@@ -419,18 +419,47 @@ fn statements_that_were_asked_at_once_are_all_answered_or_the_connection_is_of_n
     out.begin(b'C').str("UPDATE 1").end();
     out.begin(b'E').u8(b'S').str("FATAL").u8(b'C').str("57P01").u8(b'M').str("the end").u8(0).end();
     scripts.push(out.bytes().to_vec());
-    let server = server(folder.path(), scripts);
-    for number in 0..3 {
+    // So has one that goes while more is to be sent than is sent at once, behind an answer or in place of it.
+    scripts.push(out.bytes().to_vec());
+    let mut out = greeting();
+    prepared(&mut out);
+    out.begin(b'E').u8(b'S').str("FATAL").u8(b'C').str("57P01").u8(b'M').str("the end").u8(0).end();
+    scripts.push(out.bytes().to_vec());
+    // A row of a statement that there is not.
+    let mut out = greeting();
+    prepared(&mut out);
+    out.begin(b'C').str("UPDATE 1").end();
+    out.begin(b'C').str("UPDATE 1").end();
+    out.begin(b'D').count(0).end();
+    scripts.push(out.bytes().to_vec());
+    let listener = UnixListener::bind(folder.path().join(".s.PGSQL.1")).unwrap();
+    let server = std::thread::spawn(move || {
+        for (number, text) in scripts.into_iter().enumerate() {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.write_all(&text).unwrap();
+            if matches!(number, 3 | 4) {
+                // It has read something of that, and is gone.
+                socket.read_exact(&mut [0; 60_000]).unwrap();
+                continue;
+            }
+            socket.shutdown(std::net::Shutdown::Write).unwrap();
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
+    for number in 0..6 {
         let mut connection = Connection::open(&address(folder.path()), "test").unwrap();
         let statement = connection.prepare("update t set a = $1").unwrap();
-        let mut give = |_: usize, _: usize, _: u32, _: &mut Vec<u8>| Ok(false);
+        let bytes = if matches!(number, 3 | 4) { 40_000 } else { 1 };
+        let mut give = |_: usize, _: usize, _: u32, out: &mut Vec<u8>| {
+            out.resize(bytes, b'x');
+            Ok(true)
+        };
         let told = connection.run(&[&statement, &statement], &mut give, &mut |_, _| Ok(()));
-        match told {
-            Err(Failure::Server(report)) => assert_eq!((number, &*report.state), (2, "57P01")),
-            Err(Failure::Connection(error)) => {
-                assert!(number < 2 && error.to_string().contains("2 statements"))
-            }
-            told => panic!("{told:?}"),
+        match (number, told) {
+            (0, Err(Failure::Connection(error))) => assert!(error.to_string().contains("2 statements")),
+            (1 | 5, Err(Failure::Connection(error))) => assert_eq!(error.kind(), io::ErrorKind::InvalidData),
+            (2..=4, Err(Failure::Server(report))) => assert_eq!(report.state, "57P01"),
+            (_, told) => panic!("{number}: {told:?}"),
         }
         assert!(!connection.is_alive());
     }

@@ -168,6 +168,8 @@ pub struct Session {
     portals: Named<Portal>,
     /// The statement that `activity` shows, where it is a prepared one.
     shown: Option<Arc<Parsed>>,
+    /// What statements to come will ask for.
+    wanted: Option<Box<coming::Wanted>>,
     /// For rows of statements that take the short way.
     batch: Batch,
     _memory: WorkMemory,
@@ -201,6 +203,7 @@ impl Session {
             prepared: Named::statements(),
             portals: Named::portals(),
             shown: None,
+            wanted: None,
             batch: Batch::new(),
             _memory: memory,
         })
@@ -503,6 +506,7 @@ impl Session {
     /// After an error in the series it was rolled back.
     pub fn sync(&mut self, client: &mut dyn Client) -> Result<()> {
         self.watched = self.state.engine.statement_begins();
+        self.wanted = None;
         let done = self.end_implicit();
         let done = self.judge(done);
         if self.transaction.is_none() {

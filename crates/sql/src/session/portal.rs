@@ -77,6 +77,7 @@ impl Session {
             let prepared = Arc::clone(&found.prepared);
             self.begin_planned(&prepared)
         };
+        self.fetch_wanted();
         let mut execution = Execution::Complete;
         let done = self.execute_portal(portal, limit, client).map(|end| execution = end);
         let has_failed = |portal: &Portal| matches!(portal.progress, Progress::Done(None));

@@ -20,7 +20,10 @@ const FIREBIRD_TOLD: &str = " Firebird's cache (DefaultDbCachePages) is a quarte
     transaction, as it may be a deadlock.";
 
 /// What it means to ask at once.
-const PIPELINED: &str = "A new order is some 46 statements. Where nothing else is said, each is asked when the one before was answered: on one machine     with its client, half of what the processors do is then to wake the one and the other. \"Pipelined\" is the same statements in the same order by a client that asks at once what does not     need another's rows, as drivers with a pipeline or batches do (libpq and JDBC among them): three times for a new order, a payment, or a delivery, and twice or three times for what only reads. It is compared with     a rival that is asked in the same way; Firebird 3's protocol has none.";
+const PIPELINED: &str = "A new order is some 46 statements. Where nothing else is said, each is asked when the one before was answered: on one machine with its client, half of what the \
+    processors do is then to wake the one and the other. \"Pipelined\" is the same statements in the same order by a client that asks at once what does not need another's \
+    rows, as drivers with a pipeline or batches do (libpq and JDBC among them): three times for a new order, a payment, or a delivery, and twice or three times for what \
+    only reads. It is compared with a rival that is asked in the same way; Firebird 3's protocol has none.";
 
 pub(super) fn of(run: &Record) -> Document {
     let found = Found { run, plan: Plan::of(run.order.size) };

@@ -2,9 +2,9 @@
 //! from the device together, in place of one by one as each statement gets there.
 //!
 //! # Guarantees
-//! 1. It is a hint: nothing is evaluated but literals and parameters, nothing is waited for but inner nodes of trees, and nothing is decided. What is wrong with a
-//!    statement is found by the statement.
-//! 2. Keys of one tree that come behind one another are asked for at once.
+//! 1. It is a hint: nothing is evaluated but literals and parameters, and nothing is decided. What is wrong with a statement is found by the statement.
+//! 2. While keys are gathered nothing is read. All keys of a tree are asked for at once, and no more of all trees together than the store fetches at one time.
+//! 3. Keys take no more memory than [`KEYS_MAX`] and [`BYTES_MAX`] say.
 
 use super::access::{index_tree, table_tree};
 use crate::Result;
@@ -13,103 +13,114 @@ use crate::codec::key::KeyColumn;
 use crate::codec::range::{Next, encode_equal, key_range};
 use crate::physical::{Expr, KeyRange, Node, Plan, children};
 use crate::types::Value;
-use gannet_store::{Tree, View};
+use gannet_store::View;
+use std::sync::Arc;
+
+/// Keys that are gathered, at most, and bytes of them.
+const KEYS_MAX: usize = 512;
+const BYTES_MAX: usize = 64 << 10;
+/// Longest value that is looked at, in bytes: few keys are longer.
+const VALUE_MAX: usize = 2048;
 
 /// Gives the value of a parameter, by its number; `None` where it cannot be had.
-pub(crate) type Given<'g> = &'g mut dyn FnMut(usize) -> Option<Value>;
+type Given<'g> = &'g mut dyn FnMut(usize) -> Option<Value>;
 
-/// Keys of one tree.
-struct Keys<'p> {
-    tree: &'p Tree,
+/// Keys of the tree of a table, or of one of its indexes.
+#[derive(Debug)]
+struct Keys {
+    table: Arc<Table>,
+    index: Option<usize>,
     keys: Vec<Vec<u8>>,
 }
 
-/// Keys that are to be asked for.
-pub(crate) struct Coming<'p> {
-    view: &'p View,
-    waiting: Option<Keys<'p>>,
+/// Keys that will be asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Coming {
+    trees: Vec<Keys>,
+    keys: usize,
+    bytes: usize,
 }
 
-impl<'p> Coming<'p> {
-    /// Of statements that go by definitions which this view sees.
-    pub(crate) fn new(view: &'p View) -> Self {
-        Coming { view, waiting: None }
+impl Coming {
+    /// Whether there is room for no more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.keys >= KEYS_MAX || self.bytes >= BYTES_MAX
     }
 
-    /// Adds what a plan looks up.
-    pub(crate) fn add(&mut self, plan: &'p Plan, given: Given<'_>) -> Result<()> {
+    /// Adds what a plan looks up, as far as there is room.
+    pub(crate) fn add(&mut self, plan: &Plan, given: Given<'_>) -> Result<()> {
         match &plan.node {
             Node::TableScan { access, range: Some(range), backward } => {
                 let columns = access.table.codec().key_columns();
-                let key = first_key(columns, range, *backward, given)?;
-                self.look_up(&access.table, None, key)
+                self.push(&access.table, None, first_key(columns, range, *backward, given)?);
             }
             Node::IndexScan { access, index, range, backward, .. } => {
                 let columns = access.table.codec().index_columns(*index);
-                let key = first_key(columns, range, *backward, given)?;
-                self.look_up(&access.table, Some(*index), key)
+                self.push(&access.table, Some(*index), first_key(columns, range, *backward, given)?);
             }
             Node::Insert { input, insert } => {
                 let Node::Values(rows) = &input.node else { return self.add(input, given) };
-                rows.iter().try_for_each(|row| self.insert(&insert.table, &insert.values, row, given))
+                for row in rows.iter() {
+                    if self.is_full() {
+                        break;
+                    }
+                    self.insert(&insert.table, &insert.values, row, given)?;
+                }
             }
-            _ => children(plan).into_iter().try_for_each(|child| self.add(child, given)),
+            _ => children(plan).into_iter().try_for_each(|child| self.add(child, given))?,
         }
+        Ok(())
     }
 
     /// Where a new row and its entries of indexes will be.
-    fn insert(
-        &mut self,
-        table: &'p Table,
-        values: &'p [Expr],
-        row: &'p [Expr],
-        given: Given<'_>,
-    ) -> Result<()> {
+    fn insert(&mut self, table: &Arc<Table>, values: &[Expr], row: &[Expr], given: Given<'_>) -> Result<()> {
         let codec = table.codec();
         let value = |position: &usize| match values.get(*position) {
             Some(Expr::Column(column)) => row.get(*column),
             other => other,
         };
-        let of = |positions: &'p [usize]| positions.iter().map_while(value);
-        self.look_up(table, None, beginning(codec.key_columns(), of(codec.key_positions()), given)?)?;
+        let key = beginning(codec.key_columns(), codec.key_positions().iter().map_while(value), given)?;
+        self.push(table, None, key);
         for number in (0..table.indexes.len()).filter(|&number| !table.indexes[number].primary) {
-            let values = of(codec.index_positions(number));
-            self.look_up(table, Some(number), beginning(codec.index_columns(number), values, given)?)?;
+            let values = codec.index_positions(number).iter().map_while(value);
+            self.push(table, Some(number), beginning(codec.index_columns(number), values, given)?);
         }
         Ok(())
     }
 
     /// Adds a key, where there is one.
-    fn look_up(&mut self, table: &'p Table, index: Option<usize>, key: Option<Vec<u8>>) -> Result<()> {
-        let Some(key) = key.filter(|key| !key.is_empty()) else { return Ok(()) };
-        let tree = match index {
-            None => table_tree(table, self.view)?,
-            Some(index) => index_tree(table, index, self.view)?,
-        };
-        match &mut self.waiting {
-            Some(waiting) if std::ptr::eq(waiting.tree, tree) => waiting.keys.push(key),
-            _ => {
-                self.fetch()?;
-                self.waiting = Some(Keys { tree, keys: vec![key] });
-            }
+    fn push(&mut self, table: &Arc<Table>, index: Option<usize>, key: Option<Vec<u8>>) {
+        let Some(key) = key.filter(|key| !key.is_empty() && !self.is_full()) else { return };
+        self.keys += 1;
+        self.bytes += key.len();
+        let is_of = |tree: &&mut Keys| tree.index == index && Arc::ptr_eq(&tree.table, table);
+        match self.trees.iter_mut().find(is_of) {
+            Some(tree) => tree.keys.push(key),
+            None => self.trees.push(Keys { table: Arc::clone(table), index, keys: vec![key] }),
         }
-        Ok(())
     }
 
-    /// Has what was added fetched.
-    pub(crate) fn fetch(&mut self) -> Result<()> {
-        match self.waiting.take() {
-            Some(Keys { tree, keys }) => Ok(self.view.prefetch(tree, &keys)?),
-            None => Ok(()),
+    /// Has what was gathered fetched, for which is waited no longer than for inner nodes on the way. The view is one that goes by the plans' definitions.
+    pub(crate) fn fetch(self, view: &View) -> Result<()> {
+        let mut left = view.prefetch_limit();
+        for Keys { table, index, mut keys } in self.trees {
+            keys.truncate(left);
+            left -= keys.len();
+            let tree = match index {
+                None => table_tree(&table, view)?,
+                Some(index) => index_tree(&table, index, view)?,
+            };
+            view.prefetch(tree, &keys)?;
         }
+        Ok(())
     }
 }
 
 /// The value of an expression, where it is known before its statement runs.
 fn known(expr: &Expr, given: Given<'_>) -> Option<Value> {
     match expr {
-        Expr::Literal(value) => Some(value.clone()),
-        Expr::Parameter(number) => given(*number),
+        Expr::Literal(value) if value.heap_bytes() <= VALUE_MAX => Some(value.clone()),
+        Expr::Parameter(number) => given(*number).filter(|value| value.heap_bytes() <= VALUE_MAX),
         _ => None,
     }
 }
